@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit test-slow packaging bench faults mutants fuzz docs clean
+.PHONY: demo test lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -54,6 +54,16 @@ imports: $(DEV)
 
 unit: $(DEV)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+# axe-core looks for barriers in the page, in the browser tests alone; where it is missing they are skipped.
+AXE_VERSION := 4.14.0
+AXE := node_modules/axe-core/axe.min.js
+axe: $(AXE)
+
+$(AXE): Makefile
+	@command -v npm >/dev/null || { echo 'axe-core comes from npm, which is not installed.' >&2; exit 1; }
+	npm install --no-save --no-package-lock --no-audit --no-fund --silent --prefix . axe-core@$(AXE_VERSION)
+	@touch $@
 
 $(SLOW): $(DEV)
 	@$(PIP) --editable '.[train,dev,ray]'
@@ -97,6 +107,12 @@ fuzz: $(DEV)
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The pictures in README and docs, from a run that is trained for them, or `make screenshots STORE=dubio-store`.
+STORE ?=
+screenshots: $(DEV)
+	$(BIN)/python tools/screenshots.py $(if $(STORE),--store $(STORE))
+	$(BIN)/python tools/queue_screenshots.py
+
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-failures
+	rm -rf $(VENV) node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-failures
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

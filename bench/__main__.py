@@ -13,6 +13,7 @@ from bench import (
     jobs,
     laplace_draws,
     mc_dropout,
+    page,
     retina_preprocessing,
     retina_samples,
     retina_training,
@@ -20,6 +21,7 @@ from bench import (
     scoring_bootstrap,
     scoring_calibration,
     scoring_memory,
+    serving,
     snapshot_storage,
     stacked_members,
     table_reading,
@@ -48,6 +50,8 @@ BENCHMARKS = {
     "augmentation": augmentation.run,
     "snapshot_storage": snapshot_storage.run,
     "table_reading": table_reading.run,
+    "serving": serving.run,
+    "page": page.run,
 }
 
 

@@ -32,3 +32,40 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data: set DUBIO_DATA to the folder that holds it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def texts_csv(tmp_path_factory):
+    """A table of 400 texts of two classes."""
+    from tests.deployment.helpers import text_task
+
+    task = text_task(400, seed=3)
+    rows = [
+        f'{number},"{text}",{task.classes[label]}'
+        for number, (text, label) in enumerate(
+            (text, label)
+            for split in task.splits
+            for text, label in zip(split.data.inputs, split.data.labels, strict=True)
+        )
+    ]
+    path = tmp_path_factory.mktemp("data") / "texts.csv"
+    path.write_text("\n".join(["number,review,stars", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def texts_run(texts_csv, tmp_path_factory):
+    """A run of the texts with one seed: a single network, and one with noise."""
+    import dubio
+
+    return dubio.run(
+        data=texts_csv,
+        data_options={"text": "review", "label": "stars", "id": "number"},
+        methods=["deterministic", "mc-dropout"],
+        seeds=1,
+        settings={"epochs": 3, "mc-dropout.samples": 4, "encoding.min_frequency": 1},
+        store=tmp_path_factory.mktemp("run") / "store",
+        jobs=1,
+        baselines=False,
+        progress=False,
+    )

@@ -50,7 +50,7 @@ def test_python_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("pandas")
     examples = blocks("python", "python.md")
-    assert len(examples) == 5
+    assert len(examples) == 6
     outputs = []
     for example in examples:
         process = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
@@ -62,6 +62,8 @@ def test_python_page_runs(tmp_path: Path) -> None:
     assert resampled == "groups"
     assert 0.5 < float(accuracy) < 1
     assert "not significantly different" in outputs[4]
+    assert outputs[5].startswith("not met: ece(bins=10) < 0.03 @upper: the upper bound is 0.")
+    assert "1 of 2 requirements met." in outputs[5]
     assert (tmp_path / "report" / "report.html").is_file()
 
 

@@ -31,26 +31,36 @@ if TYPE_CHECKING:
     from dubio.core.types import SourceCard as SourceCard
     from dubio.core.types import Split as Split
     from dubio.core.types import Task as Task
+    from dubio.deployment.folder import load as load
+    from dubio.deployment.model import Model as Model
+    from dubio.deployment.run_models import model_of_run as model_of_run
     from dubio.estimators import benchmark as benchmark
     from dubio.evaluation import calibrate as calibrate
     from dubio.evaluation import compare as compare
     from dubio.evaluation import evaluate as evaluate
+    from dubio.evaluation.gates import RequirementResults as RequirementResults
     from dubio.evaluation.results import Evaluation as Evaluation
     from dubio.evaluation.results import SystemComparison as SystemComparison
     from dubio.formats import read_predictions as read_predictions
     from dubio.formats import write_predictions as write_predictions
     from dubio.metrics.metric import metric as metric
     from dubio.referral import Policy as Policy
+    from dubio.referral import PolicyGrid as PolicyGrid
     from dubio.referral import apply_policy as apply_policy
     from dubio.referral import fit_capacity_policy as fit_capacity_policy
+    from dubio.referral import fit_risk_policies as fit_risk_policies
     from dubio.referral import fit_risk_policy as fit_risk_policy
     from dubio.referral import fit_screening_policy as fit_screening_policy
+    from dubio.referral import operating_points as operating_points
     from dubio.referral import shift_test as shift_test
     from dubio.reporting.method_ranks import rank_methods as rank_methods
+    from dubio.reporting.sheet import PolicySheet as PolicySheet
+    from dubio.reporting.sheet import policy_sheet as policy_sheet
     from dubio.reporting.stored_run import Run as Run
     from dubio.reporting.stored_run import open_run as open_run
     from dubio.reporting.stored_run import report as report
     from dubio.runner.benchmark_run import run as run
+    from dubio.serving import serve as serve
     from dubio.store import Store as Store
     from dubio.store import open_store as open_store
     from dubio.torch_module import FittedModule as FittedModule

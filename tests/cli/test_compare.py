@@ -110,7 +110,7 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: json.loads(path.read_text("utf-8")))
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
     report = SimpleNamespace(run=SimpleNamespace(scores=scored, tasks=()))
-    monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest, **_: report)
+    monkeypatch.setattr("dubio.reporting.reported.build_report", lambda opened, manifest, **_: report)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}

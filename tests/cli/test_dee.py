@@ -11,9 +11,12 @@ from dubio.cli.app import app
 from dubio.cli.dee import dee
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
+from dubio.reporting.ensemble_curves import curves_of_systems, equivalents_chart
 from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
 from dubio.store import Store
 from tests.cli.helpers import StoredRun, invoke, run_command
+from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
+from tests.reporting.helpers import EVIL
 
 
 def run(*arguments):
@@ -61,11 +64,30 @@ def test_printed_with_bounds_and_a_figure(files):
     assert "> 5" in found.output
     assert "each of the 5 samples counts as one" in found.output
     drawn = (files / "dee.svg").read_text()
-    assert drawn.startswith("<?xml")
+    assert drawn.startswith("<svg")
     again = run("dee", files / "weak.npz", files / "strong.npz", "--ensemble", files / "bare.npz", "--orders", 2,
                 "--figure", files / "again.svg")  # fmt: skip
     assert again.exit_code == 0
     assert (files / "again.svg").read_text() == drawn
+
+
+def test_the_figure_shows_equivalents_with_bounds_up_to_the_longest_ensemble(files):
+    arrays = {name: np.load(files / f"{name}.npz")["logits"] for name in ("de", "weak", "strong")}
+    ensemble = Predictions(arrays["de"], LABELS, member=np.arange(5))
+    systems = {f"{EVIL} {name}": Predictions(arrays[name], LABELS) for name in ("weak", "strong")}
+    curves = curves_of_systems(ensemble, systems, orders=2)
+    chart = equivalents_chart(curves, "nll")
+    grown = growth_curve(ensemble, orders=2)
+    for name, system in systems.items():
+        wanted = equivalent_curve(grown, growth_curve(system, unit="sample", orders=2), "nll")
+        shown = [row for row in rows_of_chart(chart, "low") if row["method"] == name]
+        for samples, bounds in enumerate(wanted, start=1):
+            (row,) = {row["x"]: row for row in shown if row["x"] == samples and (row["y"] or 0) <= 5}.values()
+            assert row["y"] == (None if bounds.central.beyond else pytest.approx(bounds.central.size, rel=1e-5))
+            assert row["high"] == pytest.approx(min(bounds.upper.size, 5), rel=1e-5)
+        beyond = {row["x"] for row in shown if (row["y"] or 0) > 5}
+        assert beyond == {n for n, bounds in enumerate(wanted, start=1) if bounds.central.beyond}
+    assert not [text for text in names_and_expressions(chart) if "script" in text]
 
 
 def test_mistakes_are_named(files):

@@ -1,12 +1,15 @@
 """The command ``dubio evaluate``."""
 
 import json
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import typer
 
 from dubio.cli.evaluate import evaluate
+from dubio.cli.output import FAILED
 from dubio.core.errors import UnknownName, UserError
 from tests.cli.helpers import invoke
 
@@ -294,3 +297,109 @@ def test_an_evaluation_without_labels_says_what_is_missing(tmp_path):
     np.savez(tmp_path / "bare.npz", probs=np.full((20, 2), 0.5))
     with pytest.raises(UserError, match=r"labels: no row has one.*--labels FILE"):
         run(tmp_path / "bare.npz")
+
+
+@pytest.fixture
+def nine_of_ten(tmp_path):
+    """Nine of ten rows are right, each with a confidence of 0.75: the calibration error is 0.15."""
+    np.savez(tmp_path / "mine.npz", probs=np.full((10, 2), [0.75, 0.25]), labels=[0] * 9 + [1])
+    return tmp_path / "mine.npz"
+
+
+def test_requirements_that_are_met_leave_the_exit_code_zero(nine_of_ten):
+    result = run(nine_of_ten, "--require", "accuracy>=0.9", "--require", "ece < 0.2")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[-1] == "2 of 2 requirements met."
+    assert "not met" not in result.output
+
+
+def test_requirements_that_are_not_met_are_printed_and_set_the_exit_code(nine_of_ten):
+    options = ("--require", "accuracy>0.9", "--require", "accuracy>=0.9", "--require", "ece<0.1", "--replicates", 0)
+    result = run(nine_of_ten, *options)
+    assert result.exit_code == FAILED == 3
+    assert result.stderr.splitlines()[-3:] == [
+        "not met: accuracy > 0.9 for mine: the estimate is 0.9000",
+        "not met: ece < 0.1 for mine: the estimate is 0.1500",
+        "1 of 3 requirements met.",
+    ]
+    as_json = run(nine_of_ten, *options, "--json")
+    assert as_json.exit_code == FAILED
+    requirements = json.loads(as_json.stdout)["requirements"]
+    assert requirements[0] == {
+        "requirement": "accuracy > 0.9", "system": "mine", "split": "id", "value": 0.9, "low": None, "high": None,
+        "met": False, "reason": "the estimate is 0.9000",
+    }  # fmt: skip
+    assert [item["met"] for item in requirements] == [False, True, False]
+    assert json.loads(run(nine_of_ten, "--replicates", 0, "--json").stdout)["requirements"] == []
+
+
+def test_a_required_metric_joins_those_that_are_computed(nine_of_ten):
+    options = ("--require", "ece(bins=4)<0.2", "--require", "ece<0.2", "--replicates", 0, "--json")
+    assert "ece(bins=4)" in json.loads(run(nine_of_ten, *options).stdout)["systems"]["mine"]["scores"]
+    scores = json.loads(run(nine_of_ten, "--metric", "nll", *options).stdout)["systems"]["mine"]["scores"]
+    assert list(scores) == ["nll", "ece(bins=4)", "ece"]
+
+
+def test_requirements_on_bounds_use_the_interval_that_is_printed(files):
+    options = ("--metric", "accuracy", "--replicates", 50, "--json")
+    score = json.loads(run(files / "a.npz", *options).stdout)["systems"]["a"]["scores"]["accuracy"]
+    between = (score["low"] + score["value"]) / 2
+    for bound, met in (("", True), ("@upper", True), ("@lower", False)):
+        result = run(files / "a.npz", *options, "--require", f"accuracy>={between!r}{bound}")
+        (requirement,) = json.loads(result.stdout)["requirements"]
+        assert {key: requirement[key] for key in ("value", "low", "high")} == {
+            key: score[key] for key in ("value", "low", "high")
+        }
+        assert (requirement["met"], result.exit_code) == (met, 0 if met else FAILED)
+
+
+def test_requirements_on_metrics_of_detection_count_the_ood_rows_too(files):
+    ood = (files / "a.npz", "--ood", files / "far.npz", "--replicates", 0, "--json")
+    result = run(*ood, "--require", "ood_auroc>0.01", "--require", "accuracy>0.01")
+    assert [item["split"] for item in json.loads(result.stdout)["requirements"]] == ["id+ood", "id"]
+    missing = run(files / "a.npz", "--replicates", 0, "--require", "ood_auroc>0")
+    assert missing.exit_code == FAILED
+    assert "not met: ood_auroc > 0 for a: ood_auroc does not apply: it needs both in- and out" in missing.stderr
+
+
+def test_requirements_at_fitted_thresholds(tmp_path):
+    labels = np.tile([[1, 1], [0, 1], [1, 0], [0, 0]], (10, 1))
+    np.savez(tmp_path / "m.npz", probs=np.where(labels == 1, [0.9, 0.4], [0.1, 0.2]), labels=labels)
+    options = ("--target", "multilabel", "--replicates", 0, "--require", "accuracy_at_val_thresholds>=1")
+    assert run(tmp_path / "m.npz", "--thresholds-from", tmp_path / "m.npz", *options).exit_code == 0
+    assert run(tmp_path / "m.npz", *options).exit_code == FAILED
+
+
+def test_junit_has_a_case_for_each_requirement_and_system(files):
+    (files / "out").mkdir()
+    path = files / "out" / "gates.xml"
+    result = run(f"<one>={files / 'a.npz'}", f"two\x1b={files / 'b.npz'}", "--replicates", 0, "--junit", path,
+                 "--require", "accuracy>0.01", "--require", "<one>:aurc<0")  # fmt: skip
+    assert result.exit_code == FAILED
+    cases = list(ElementTree.parse(path).getroot().iter("testcase"))
+    assert [(case.get("classname"), case.get("name"), len(case)) for case in cases] == [
+        ("<one>", "accuracy > 0.01", 0), ("two\\x1b", "accuracy > 0.01", 0), ("<one>", "aurc < 0", 1),
+    ]  # fmt: skip
+    assert list(path.parent.iterdir()) == [path]  # nothing that was written aside
+
+
+def test_wrong_requirements_are_refused_before_any_file_is_read(tmp_path):
+    system = ("none.npz", "--junit", tmp_path / "gates.xml")
+    for options, message in (
+        (("--require", "acuracy>=0.9"), "unknown metric 'acuracy'. Did you mean 'accuracy'"),
+        (("--require", "accuracy"), "requirement 'accuracy' must be a metric"),
+        (("--require", "other:accuracy>0.5"), "unknown system in a requirement 'other'"),
+        (("--require", "accuracy>0.5@lower", "--replicates", 0), r"on a bound .*--replicates"),
+        ((), "give at least one --require"),
+    ):
+        with pytest.raises(UserError, match=message) as refusal:
+            run(*system, *options)
+        assert refusal.value.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_outcomes_do_not_replace_a_file_that_is_read(nine_of_ten):
+    before = Path(nine_of_ten).read_bytes()
+    with pytest.raises(UserError, match=r"--junit '.*mine.npz' is the input"):
+        run(nine_of_ten, "--require", "accuracy>0.5", "--junit", nine_of_ten)
+    assert Path(nine_of_ten).read_bytes() == before

@@ -39,6 +39,7 @@ calibrate apply OUT/t.json IN/p.npz -o OUT/c.npz
 calibrate apply OUT/t.json IN/p.npz -o OUT/c.safetensors
 refer fit IN/p.npz --capacity 0.2 -o OUT/policy.json
 refer apply OUT/policy.json IN/p.npz -o OUT/decisions.csv
+evaluate IN/p.npz --replicates 0 --require accuracy>=0.1 --junit OUT/gates.xml
 compare IN/results.csv --metric nll --better nll=lower --diagram OUT/cd.svg
 report --store STORE --out OUT/report
 store export OUT/all.zip --store SMALL
@@ -101,7 +102,8 @@ def test_no_command_opens_its_output_to_write_into_it(
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(tmp_path.resolve() / "control")]
     written = {path.name for path in tmp_path.iterdir()}
-    names = {"t.json", "c.npz", "c.safetensors", "policy.json", "decisions.csv", "cd.svg", "all.zip", "all.tar", "all"}
+    names = {"t.json", "c.npz", "c.safetensors", "policy.json", "decisions.csv", "gates.xml", "cd.svg", "all.zip",
+             "all.tar", "all"}  # fmt: skip
     assert written == names | {"report", "control"}  # and nothing that was written aside
 
 

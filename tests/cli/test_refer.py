@@ -1,6 +1,7 @@
 """The command ``dubio refer``."""
 
 import csv
+import hashlib
 import json
 
 import numpy as np
@@ -265,3 +266,161 @@ def test_subgroups_and_decisions_per_group(files):
     rows = list(csv.DictReader((files / "d.csv").open(encoding="utf-8")))
     assert [row["group"] for row in rows] == [str(k // 2) for k in range(400)]
     assert [row["site"] for row in rows[:3]] == ["a", "b", "a"]
+
+
+@pytest.fixture
+def two_systems(files):
+    """A second system on the calibration rows: the same scores with noise."""
+    probs, labels = drawn(800, 0)
+    scores = np.log(probs / (1 - probs)) + np.random.default_rng(5).normal(size=800)
+    np.savez(files / "noisy.npz", probs=1 / (1 + np.exp(-scores)), labels=labels)
+    return files
+
+
+def test_targets_write_a_folder_of_policies_that_apply_takes(two_systems):
+    arguments = ("fit", two_systems / "cal.npz", f"b/<={two_systems / 'noisy.npz'}", "--targets", "default")
+    fitted = run(*arguments, "-o", two_systems / "out")
+    assert fitted.exit_code == 0
+    assert "(5 targets × 2 systems) hold at once with 0.95 confidence" in fitted.stdout
+    table = [line.split() for line in fitted.stdout.splitlines() if line.startswith(("cal ", "b/< "))]
+    assert [(row[0], row[1]) for row in table] == [
+        (system, target) for system in ("cal", "b/<") for target in ("0.01", "0.02", "0.05", "0.1", "0.2")
+    ]
+    written = {path.name for path in (two_systems / "out").iterdir()}
+    assert {row[-1] for row in table if row[3] == "yes"} == written
+    assert {row[-1] for row in table if row[3] == "no"} == {"–"}
+    assert "target 0.01: " in fitted.stderr  # how much calibration data it would take
+    assert "risk-0.1-b.json" in written
+    assert not list(two_systems.glob(".*"))
+    policy = fit_risk_policy(read_predictions(two_systems / "cal.npz"), max_risk=0.05, confidence=1 - 0.05 / 10)
+    assert json.loads((two_systems / "out" / "risk-0.05-cal.json").read_text())["threshold"] == policy.threshold
+    applied = run(
+        "apply", two_systems / "out" / "risk-0.1-cal.json", two_systems / "new.npz", "-o", two_systems / "d.csv"
+    )
+    assert "guaranteed below 0.1" in applied.stdout
+    assert "note: The guarantees of all policies fitted together (5 targets × 2 systems)" in applied.stderr
+
+
+def test_targets_as_json_with_subgroups(two_systems):
+    arrays = dict(np.load(two_systems / "cal.npz"))
+    np.savez(two_systems / "sites.npz", **arrays, site=np.array(["x", "y"] * 400))
+    (two_systems / "empty").mkdir()
+    arguments = (
+        "fit",
+        two_systems / "sites.npz",
+        "--targets",
+        "0.2,0.001",
+        "--by",
+        "site",
+        "-o",
+        two_systems / "empty",
+    )
+    document = json.loads(run(*arguments, "--json").stdout)
+    unmet, met = document["systems"][0]["stops"]
+    assert (document["targets"], document["each_confidence"]) == ([0.001, 0.2], 0.975)
+    assert (unmet["guaranteed"], unmet["file"]) == (False, None)
+    assert "max_risk 0.001" in unmet["refusal"]
+    assert sum(own["rows"] for own in met["subgroups"]["site"].values()) == 800
+    assert [path.name for path in (two_systems / "empty").iterdir()] == [met["file"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cal.npz", "--targets", "0.1,0.2", "--max-risk", "0.1"), "given --max-risk, --targets"),
+        (("cal.npz", "--targets", "0.05"), "at least two targets for one system; for one: --max-risk 0.05"),
+        (("cal.npz", "--targets", "0.2,0.1,0.20"), "different; given 0.2 more than once"),
+        (("cal.npz", "--targets", "0,0.1"), "between 0 and 1; given 0.0"),
+        (("cal.npz", "--targets", "0.1,1"), "between 0 and 1; given 1.0"),
+        (("cal.npz", "--targets", "nan,0.1"), "between 0 and 1; given nan"),
+        (("cal.npz", "--targets", "0.1,,0.2"), "separated by commas, or default; given '0.1,,0.2'"),
+        (("cal.npz", "cal.npz", "--targets", "0.1"), "two systems have the name 'cal'"),
+        (("cal.npz", "new.npz", "--targets", "0.1"), "one has 800 rows and the other 300"),
+        (("cal.npz", "noisy.npz", "--max-risk", "0.1"), "--max-risk is for one system; given 2 files"),
+        (("cal.npz", "noisy.npz", "--targets", "1e-4,2e-4"), "none of 2 targets × 2 systems.*cal, target 0.0002:"),
+    ],
+)
+def test_targets_that_cannot_be_fitted_write_nothing(two_systems, monkeypatch, arguments, message):
+    monkeypatch.chdir(two_systems)
+    with pytest.raises(UserError, match=message):
+        run("fit", *arguments, "-o", "out")
+    assert not (two_systems / "out").exists()
+
+
+def test_a_folder_with_files_is_refused_because_older_policies_would_stay(two_systems):
+    (two_systems / "out").mkdir()
+    (two_systems / "out" / "older.json").write_text("{}")
+    for output in (two_systems / "out", two_systems / "cal.npz", "/dev/stdout"):
+        with pytest.raises(UserError, match="must be a new or an empty folder"):
+            run("fit", two_systems / "cal.npz", "--targets", "0.1,0.2", "-o", output)
+    assert (two_systems / "out" / "older.json").read_text() == "{}"
+
+
+def test_the_sheet_of_a_policy_is_written_beside_it_and_names_its_file(files):
+    output, sheet = files / "policy.json", files / "sheet.html"
+    fitted = run("fit", files / "cal.npz", "--max-risk", 0.05, "-o", output, "--report", sheet)
+    assert f"report: {sheet}" in fitted.stderr
+    page = sheet.read_text(encoding="utf-8")
+    assert hashlib.sha256(output.read_bytes()).hexdigest() in page
+    assert "The threshold was chosen on these rows" in page
+    assert "<script" not in page
+    arguments = ("apply", output, files / "new.npz", "-o", files / "d.csv", "--report", sheet)
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert (document["path"], document["report"]) == (str(files / "d.csv"), str(sheet))
+    page = sheet.read_text(encoding="utf-8")
+    assert "The threshold was chosen on these rows" not in page
+    (rate,) = document["rates"]
+    assert f'<td class="{rate["outcome"]}"' in page
+    assert f"{rate['value']:.4f}" in page
+    run("apply", output, files / "cal.npz", "-o", files / "d.csv", "--report", sheet)
+    assert "The threshold was chosen on these rows" in sheet.read_text(encoding="utf-8")
+    assert "report" not in json.loads(run(*arguments[:-2], "--json").stdout)
+
+
+def test_the_sheet_shows_subgroups_and_a_policy_of_a_grid(two_systems):
+    arrays = dict(np.load(two_systems / "cal.npz"))
+    np.savez(two_systems / "sites.npz", **arrays, site=np.array(["<b>x</b>", "y"] * 400))
+    goal = ("--capacity", 0.2, "--by", "site")
+    run("fit", two_systems / "sites.npz", *goal, "-o", two_systems / "p.json", "--report", two_systems / "s.html")
+    page = (two_systems / "s.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert "<b>x</b>" not in page
+    run("fit", two_systems / "cal.npz", two_systems / "noisy.npz", "--targets", "0.1,0.2", "-o", two_systems / "grid")
+    policy = two_systems / "grid" / "risk-0.1-cal.json"
+    run("apply", policy, two_systems / "new.npz", "-o", two_systems / "d.csv", "--report", two_systems / "s.html")
+    assert "2 targets × 2 systems" in (two_systems / "s.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--max-risk", 0.05, "--report", "sheet.pdf"), r"--report 'sheet.pdf': the name must end in \.html"),
+        (("--max-risk", 0.05, "--report", "cal.html"), "--report 'cal.html' is the input 'cal.npz'"),
+        (("--max-risk", 0.05, "--report", "sub/../out.html"), "is the file of --output"),
+        (("--targets", "0.1,0.2", "--report", "sheet.html"), "--report is the sheet of one policy; given --targets"),
+        (("--max-risk", 1e-4, "--report", "sheet.html"), "no threshold on these 800 rows"),
+    ],
+)
+def test_a_sheet_that_cannot_be_written_leaves_nothing(files, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    (files / "cal.html").symlink_to("cal.npz")
+    before = sorted(files.iterdir()), (files / "cal.npz").read_bytes()
+    with pytest.raises(UserError, match=message):
+        run("fit", "cal.npz", *arguments, "-o", "out.html")
+    assert (sorted(files.iterdir()), (files / "cal.npz").read_bytes()) == before
+
+
+def test_decisions_are_parquet_where_their_name_says_so_and_other_formats_are_refused(files):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("fit", files / "cal.npz", "--max-risk", 0.05, "-o", files / "policy.json").exit_code == 0
+    for name in ("d.csv", "d.parquet"):
+        assert run("apply", files / "policy.json", files / "bare.npz", "-o", files / name).exit_code == 0
+    rows = list(csv.DictReader((files / "d.csv").open(encoding="utf-8")))
+    table = parquet.read_table(files / "d.parquet")
+    assert table.column_names == list(rows[0])
+    assert table.column("decision").to_pylist() == [row["decision"] for row in rows]
+    probs = np.load(files / "bare.npz")["probs"]
+    np.testing.assert_allclose(table.column("uncertainty").to_numpy(), np.minimum(probs, 1 - probs), rtol=1e-4)
+    with pytest.raises(UserError, match=r"--output must end in \.csv or \.parquet; given .*d\.xlsx"):
+        run("apply", files / "policy.json", files / "bare.npz", "-o", files / "d.xlsx")
+    assert not (files / "d.xlsx").exists()

@@ -35,13 +35,14 @@ def call(*words: str, code: int = 0) -> str:
 
 
 def test_ls(store):
-    assert "run-aaaaaaaa: 1 runs of 1 methods on toy" in call("ls")
+    assert "run-aaaaaaaa: 1 run of 1 method on toy" in call("ls")
     found = json.loads(call("ls", "--json"))
     assert (found["fits"], found["predictions"], found["runs"][0]["run"]) == (1, 1, "run-aaaaaaaa")
 
 
 def test_verify(store):
     assert json.loads(call("verify", "--json"))["damaged"] == []
+    assert "1 fit, 1 prediction, 1 run" in call("verify")
     (store.layout.directory("fits", FIT) / "encoder.json").write_text("{}")
     assert "1 damaged" in call("verify", code=1)
     assert json.loads(call("verify", "--json", code=1))["damaged"][0]["id"] == FIT
@@ -51,7 +52,7 @@ def test_verify(store):
 def test_a_damaged_manifest_is_reported_and_the_other_runs_are_listed(store, content):
     (store.layout.manifests / "other-bbbbbbbb.json").write_text(content)
     said = call("ls", code=1)
-    assert "run-aaaaaaaa: 1 runs" in said
+    assert "run-aaaaaaaa: 1 run of" in said
     assert re.search(r"other-bbbbbbbb\.json(:| is) not", said)
     listed = json.loads(call("ls", "--json", code=1))
     assert ([run["run"] for run in listed["runs"]], listed["damaged"][0]["id"]) == (["run-aaaaaaaa"], "other-bbbbbbbb")

@@ -1,23 +1,17 @@
-"""Thumbnails of a run: which images are stored, as PNG of the same pixels or of the means of blocks."""
+"""Runs from beginning to end: variants, facts of examples, arguments that cannot be meant."""
 
 from __future__ import annotations
 
-import io
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import dubio
-from dubio.core.errors import StoreError, UserError
-from dubio.core.predictions import Predictions
+from dubio.core.errors import UserError
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.manifest_view import read_manifest
 from dubio.runner.benchmark_file import parse_benchmark
-from dubio.runner.benchmark_run import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns
 from dubio.runner.overrides import Overrides
 from dubio.tasks.fundus.layouts import OWN
@@ -56,47 +50,6 @@ def task_of(inputs: Any = "image") -> Task:
     return Task("eyes", inputs, "multiclass", ("no", "yes"), parts, SourceCard("", "", "", ""))
 
 
-def predicted(split: str) -> Predictions:
-    odds = np.random.default_rng(len(split)).normal(0, 2, 60)
-    logits = np.stack([np.zeros(60), odds], axis=-1)[None].astype(np.float32)
-    return Predictions(logits, np.arange(60) % 2)
-
-
-class Kept:
-    """A store that remembers which pictures it was given; one of its predictions cannot be read."""
-
-    def __init__(self) -> None:
-        self.pictures: dict[str, dict[int, bytes]] = {}
-
-    def read_predictions(self, identifier: str, split: str, fingerprint: str) -> Predictions:
-        if identifier == "lost":
-            raise StoreError("lost")
-        return predicted(split)
-
-    def write_pictures(self, fingerprint: str, pictures: dict[int, bytes]) -> None:
-        self.pictures[fingerprint] = pictures
-
-
-def keep(task: Task) -> dict[str, dict[int, bytes]]:
-    store, setting = Kept(), SimpleNamespace(task=task, name=task.name, entry=SimpleNamespace(network="cnn"))
-    runs = [{"task": "eyes", "network": "cnn", "method": method, "id": identifier}
-            for method, identifier in (("a", "one"), ("a", "second"), ("b", "lost"))]  # fmt: skip
-    store_thumbnails(store, [setting], runs)  # type: ignore[arg-type, list-item]
-    return store.pictures
-
-
-def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_without_severities() -> None:
-    task = task_of()
-    found = keep(task)
-    assert found.keys() == {task.split(name).fingerprint for name in ("test", "far", "hospital-2")}
-    for name in ("test", "far", "hospital-2"):
-        pictures, images = found[task.split(name).fingerprint], task.split(name).data.inputs
-        assert list(pictures) == extreme_rows(predicted(name), count=SHOWN).rows.tolist()
-        row = next(iter(pictures))
-        assert pictures[row] == thumbnail(np.asarray(images)[row])
-    assert keep(task_of("table")) == {}
-
-
 def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
     task = task_of()
     splits = [{"name": s.name, "kind": s.kind, "fingerprint": "0" * 64, "examples": len(s)} for s in task.splits]
@@ -118,31 +71,6 @@ def test_photographs_know_site_and_quality_where_the_data_names_them() -> None:
         "site": ["x", "unknown", "y"],
         "quality": ["good", "bad", "unknown"],
     }
-
-
-def decoded(png: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(png)))
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_picture_is_read_back_as_it_was(channels: int) -> None:
-    image = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
-    assert (decoded(thumbnail(image)).reshape(image.shape) == image).all()
-    assert thumbnail(image) == thumbnail(image)
-
-
-def test_a_small_copy_averages_blocks() -> None:
-    image = np.random.default_rng(0).integers(0, 256, (130, 90, 3), dtype=np.uint8)
-    small = decoded(thumbnail(image))
-    assert small.shape == (44, 30, 3)
-    assert small[2, 1] == pytest.approx(image[6:9, 3:6].mean(axis=(0, 1)), abs=0.51)
-    assert (decoded(thumbnail(image[:64, :64])) == image[:64, :64]).all()
-
-
-def test_a_very_long_image_keeps_a_pixel() -> None:
-    small = decoded(thumbnail(np.full((2, 1000, 3), 7, dtype=np.uint8)))
-    assert small.shape == (1, 63, 3)
-    assert (small == 7).all()
 
 
 def test_a_run_with_variants_is_whole_and_goes_on(preset_table, preset_world):

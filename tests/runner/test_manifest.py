@@ -135,3 +135,9 @@ def test_a_folder_is_named_the_same_from_within_and_from_outside(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     assert {key("pets"), key("./pets/")} | inside == {key("pets")}
     assert key("pets")[0] == "pets"
+
+
+def test_methods_that_are_not_trained_are_named_before_the_run(fake_world, benchmark):
+    (caution,) = benchmark_warnings(benchmark("plain", epochs=0))
+    assert caution == "epochs = 0: plain predict with the weights that they start from."
+    assert benchmark_warnings(benchmark("plain", epochs=1)) == ()

@@ -76,6 +76,41 @@ def test_text_that_is_no_address_is_refused(address: str, monkeypatch: pytest.Mo
     assert repr(address) in str(refusal.value)
 
 
+def test_a_port_that_takes_connections_and_says_nothing_is_refused_before_ray_is_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dubio.runner.ray_cluster.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("dubio.runner.ray_cluster.load_ray", lambda: pytest.fail("Ray is imported"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(UserError, match="nothing answers there"):
+            check_cluster()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [(TimeoutError(), "nothing answers there within 8 s"), (ConnectionRefusedError(111, "refused"), "refused")],
+)
+def test_an_address_where_nothing_answers_is_refused_before_ray_is_imported(
+    monkeypatch: pytest.MonkeyPatch, fault: OSError, words: str
+) -> None:
+    def connect(*arguments: object, timeout: float) -> None:
+        assert timeout <= 8
+        raise fault
+
+    monkeypatch.setenv("RAY_ADDRESS", "host.example:6379")
+    monkeypatch.setattr("socket.create_connection", connect)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("dubio.runner.ray_cluster.load_ray", lambda: pytest.fail("Ray is imported"))
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    with pytest.raises(UserError, match=f"RAY_ADDRESS 'host.example:6379' cannot be used: .*{words}"):
+        check_cluster()
+
+
 FACTS = {"node": "0123456789", "host": "red", "executable": "/bin/python"}
 
 

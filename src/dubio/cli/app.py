@@ -1,14 +1,13 @@
 """The command ``dubio``: assembles the commands and turns errors into messages and exit codes.
 
-Exit codes: 0 success, 1 some runs failed, 2 a user error, 3 a case of ``dubio refer apply --fail-on``, 70 an error that
-nobody foresaw (:mod:`dubio.__main__`), 130 interrupted.
+Exit codes: 0 success, 1 some runs failed, 2 a user error, 3 a case of ``dubio refer apply --fail-on`` or a failed
+``dubio evaluate --require``, 70 an error that nobody foresaw (:mod:`dubio.__main__`), 130 interrupted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -16,17 +15,21 @@ import typer
 from dubio import __version__
 from dubio.cli import calibrate, data, refer, store
 from dubio.cli.check import check
+from dubio.cli.commands import Command, CommandGroup
 from dubio.cli.compare import compare
 from dubio.cli.dee import dee
 from dubio.cli.evaluate import evaluate
+from dubio.cli.export import export
 from dubio.cli.list import list_names
 from dubio.cli.output import say
+from dubio.cli.predict import predict
 from dubio.cli.report import report
 from dubio.cli.run import run
+from dubio.cli.serve import serve
 from dubio.cli.show import show
 from dubio.core.errors import DubioError, UserError
 
-app = typer.Typer(
+app = CommandGroup(
     name="dubio",
     help="Does a classifier know when it does not know, and which uncertainty method makes it know best?",
     no_args_is_help=True,
@@ -34,9 +37,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS: dict[str, Callable[..., None]] = {
+COMMANDS: dict[str, Command] = {
     "run": run, "evaluate": evaluate, "compare": compare, "dee": dee, "report": report, "show": show,
-    "list": list_names, "check": check,
+    "predict": predict, "export": export, "serve": serve, "list": list_names, "check": check,
 }  # fmt: skip
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

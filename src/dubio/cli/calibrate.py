@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dubio.cli.commands import CommandGroup
 from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
 from dubio.cli.output import check_output, print_result, say
 from dubio.core.errors import UserError
@@ -16,22 +17,25 @@ if TYPE_CHECKING:
     from dubio.calibration.recalibration import Recalibration
     from dubio.core.predictions import Predictions
 
-app = typer.Typer(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
+app = CommandGroup(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
 
 
 @app.command("fit")
 @with_reading_options()
 def fit(
     reading: ReadingOptions,
-    validation: Annotated[Path, typer.Argument(help="Labelled predictions that are not used for scoring.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the recalibration, as JSON.")],
-    method: Annotated[
-        Literal["temperature", "vector", "isotonic"],
-        typer.Option(help="One temperature; a weight and a bias per class; or a monotone map per class."),
-    ] = "temperature",
+    validation: Path,
+    output: Annotated[Path, typer.Option("--output", "-o")],
+    method: Literal["temperature", "vector", "isotonic"] = "temperature",
     json: JsonOption = False,
 ) -> None:
-    """Fit a recalibration on validation predictions and write it as JSON."""
+    """Fit a recalibration on validation predictions and write it as JSON.
+
+    Args:
+        validation: Labelled predictions that are not used for scoring.
+        output: Where to write the recalibration, as JSON.
+        method: One temperature; a weight and a bias per class; or a monotone map per class.
+    """
     from dubio.calibration.recalibration import fit_recalibration, recalibration_to_json, write_recalibration
     from dubio.calibration.temperature import HIGHEST, LOWEST
     from dubio.formats.text_tables import number_text
@@ -59,9 +63,7 @@ def fit(
     if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
-    for note in notes:
-        say(f"note: {note}")
-    say(f"written: {output}")
+    say(*(f"note: {note}" for note in notes), f"written: {output}")
 
 
 def _subgroups(fitted: Recalibration, predictions: Predictions, column: str) -> dict[str, dict[str, float]]:
@@ -81,14 +83,18 @@ def _subgroups(fitted: Recalibration, predictions: Predictions, column: str) -> 
 @with_reading_options()
 def apply(
     reading: ReadingOptions,
-    recalibration: Annotated[Path, typer.Argument(help="A recalibration written by dubio calibrate fit.")],
-    predictions: Annotated[Path, typer.Argument(help="A file of predictions, with or without labels.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write: .npz with probs, or dubio's own .safetensors.")
-    ],
+    recalibration: Path,
+    predictions: Path,
+    output: Annotated[Path, typer.Option("--output", "-o")],
     empty_decision: EmptyDecisionOption = None,
 ) -> None:
-    """Apply a recalibration to new predictions and write them."""
+    """Apply a recalibration to new predictions and write them.
+
+    Args:
+        recalibration: A recalibration written by dubio calibrate fit.
+        predictions: A file of predictions, with or without labels.
+        output: Where to write: .npz with probs, or dubio's own .safetensors.
+    """
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
     from dubio.core.files import make_directories, writing
     from dubio.formats import write_predictions
@@ -100,8 +106,7 @@ def apply(
     new = reading.read(predictions, labels=reading.labels)
     if empty_decision is not None:
         new = new.with_checked(empty_decision=empty_decision)
-    for note in new.notes:
-        say(f"note: {note}")
+    say(*(f"note: {note}" for note in new.notes))
     if fitted_on(fitted, new):
         say("caution: it was fitted on these predictions; scores of the output will be too good.")
     recalibrated = apply_recalibration(fitted, new)

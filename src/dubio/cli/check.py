@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,16 +26,14 @@ class Inputs(enum.StrEnum):
     IMAGE = "image"
 
 
-def check(
-    file: Annotated[Path, typer.Argument(help="A Python file that registers tasks, networks, methods or metrics.")],
-    inputs: Annotated[
-        list[Inputs] | None, typer.Option(help="The data that methods are fitted on; may be repeated. Default: table.")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+def check(file: Path, inputs: list[Inputs] | None = None, json: JsonOption = False) -> None:
     """Check everything a file registers, and explain what is wrong.
 
     Exit code 0 if everything passes, 1 if something fails, 2 if the file cannot be loaded or registers nothing.
+
+    Args:
+        file: A Python file that registers tasks, networks, methods or metrics.
+        inputs: The data that methods are fitted on; may be repeated. Default: table.
     """
     from dubio.testing import check_plugin
 

@@ -13,47 +13,42 @@ from dubio.core.errors import UserError
 
 
 def compare(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Tables of results; with --store the name of the run, which may be omitted if the store has one."
-        ),
-    ] = None,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A table (CSV, TSV, Markdown, LaTeX) with one row per value, or one column per metric or method; may "
-            "be repeated, one table per data set."
-        ),
-    ] = None,
-    store: Annotated[Path | None, typer.Option(help="A dubio store, instead of a table.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a "
-            "store calibrated_nll (shift: accuracy, ood: ood_auroc)."
-        ),
-    ] = None,
-    better: Annotated[
-        list[str] | None, typer.Option(help="METRIC=lower or METRIC=higher, for metrics dubio does not know.")
-    ] = None,
-    round_to: Annotated[
-        int | None,
-        typer.Option("--round", min=0, max=30, help="Decimals to round averages to before ranking, half to even."),
-    ] = None,
-    alpha: Annotated[float, typer.Option(help="Level of the tests.")] = 0.05,
-    kind: Annotated[str, typer.Option(help="With --store: the test splits, id, shift or ood.")] = "id",
-    dataset_col: Annotated[str, typer.Option(help="Column of the dataset.")] = "dataset",
-    method_col: Annotated[str, typer.Option(help="Column of the method.")] = "method",
-    metric_col: Annotated[str, typer.Option(help="Column of the metric.")] = "metric",
-    value_col: Annotated[str, typer.Option(help="Column of the value.")] = "value",
-    seed_col: Annotated[str | None, typer.Option(help="Column of the seed, if any; rows are averaged over it.")] = None,
-    diagram: Annotated[
-        Path | None, typer.Option(help="Draw the critical-difference diagram here: .svg, .png or .pdf.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument()] = None,
+    results: list[Path] | None = None,
+    store: Path | None = None,
+    metric: list[str] | None = None,
+    better: list[str] | None = None,
+    round_to: Annotated[int | None, typer.Option("--round", min=0, max=30)] = None,
+    alpha: float = 0.05,
+    kind: str = "id",
+    dataset_col: str = "dataset",
+    method_col: str = "method",
+    metric_col: str = "metric",
+    value_col: str = "value",
+    seed_col: str | None = None,
+    diagram: Path | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses."""
+    """Compare methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses.
+
+    Args:
+        names: Tables of results; with --store the name of the run, which may be omitted if the store has one.
+        results: A table (CSV, TSV, Markdown, LaTeX) with one row per value, or one column per metric or method; may be
+            repeated, one table per data set.
+        store: A dubio store, instead of a table.
+        metric: A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a store
+            calibrated_nll (shift: accuracy, ood: ood_auroc).
+        better: METRIC=lower or METRIC=higher, for metrics dubio does not know.
+        round_to: Decimals to round averages to before ranking, half to even.
+        alpha: Level of the tests.
+        kind: With --store: the test splits, id, shift or ood.
+        dataset_col: Column of the dataset.
+        method_col: Column of the method.
+        metric_col: Column of the metric.
+        value_col: Column of the value.
+        seed_col: Column of the seed, if any; rows are averaged over it.
+        diagram: Draw the critical-difference diagram here: .svg, .png or .pdf.
+    """
     from dubio.reporting.method_ranks import rank_methods
     from dubio.reporting.stored_run import open_run
     from dubio.statistics.choose_metrics import parse_direction
@@ -71,8 +66,7 @@ def compare(
         kind=kind,  # type: ignore[arg-type]
         columns=Columns(dataset_col, method_col, metric_col, value_col, seed_col),
     )
-    for note in ranks.notes:
-        say(note)
+    say(*ranks.notes)
     for name, reason in ranks.chosen.cautions.items():
         say(f"caution: {name} is ranked as requested, but should not rank models. {reason}")
     if diagram is not None:

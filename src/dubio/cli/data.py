@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dubio.cli.commands import CommandGroup
 from dubio.cli.options import NOT_GIVEN, JsonOption, PluginOption, data_arguments, load_plugins, with_data_options
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
@@ -16,11 +17,10 @@ if TYPE_CHECKING:
     from dubio.core.types import Task
     from dubio.tasks.sources.locate import DataSource
 
-app = typer.Typer(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
+app = CommandGroup(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
 
 DataDirOption = Annotated[str | None, typer.Option(help="A folder to look in first; DUBIO_DATA names another one.")]
 NameArgument = Annotated[str, typer.Argument(help="A task's name.")]
-
 MANY_CLASSES = 20
 NO_FOLDERS = "none named (--data-dir, DUBIO_DATA)"
 
@@ -69,8 +69,7 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
     elif not source.corpora:
         lines = [f"{name}: its data comes with a package; dubio data show {name} reads it."]
     print_result(json, {"name": name, "here": copies, "missing": reasons}, lines)
-    for reason in () if json else reasons:
-        say(f"Not here: {reason}")
+    say(*(f"Not here: {reason}" for reason in reasons if not json))
 
 
 @app.command("where")
@@ -93,13 +92,15 @@ def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOpt
 @app.command("show")
 def show_task(
     name: NameArgument,
-    set: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the task, as JSON or text.")
-    ] = None,
+    set: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Load a task; print its splits, class counts, and rows that splits share."""
+    """Load a task; print its splits, class counts, and rows that splits share.
+
+    Args:
+        set: An argument of the task, as JSON or text.
+    """
     from dubio.tasks.duplicates import shared_sentences
 
     task = _registry(plugin).make(name, **dict(_setting(item) for item in set or ()))
@@ -109,15 +110,19 @@ def show_task(
 @app.command("check")
 @with_data_options()
 def check_own(
-    data: Annotated[str, typer.Argument(help="A task's name, or CSV, TSV, JSONL, Parquet, npz, a folder of images.")],
+    data: str,
     data_options: Mapping[str, Any] = NOT_GIVEN,
-    verify: Annotated[bool, typer.Option(help="Of photographs: read every file again and check the cache.")] = False,
+    verify: Annotated[bool, typer.Option()] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a task's data with its published counts, or read your own data and print what training would get.
 
     A registered name wins over a file of that name: write ./NAME for the file.
+
+    Args:
+        data: A task's name, or CSV, TSV, JSONL, Parquet, npz, a folder of images.
+        verify: Of photographs: read every file again and check the cache.
     """
     registry = _registry(None)
     report = _source(registry.entry(data)).check if data in registry.names() else None

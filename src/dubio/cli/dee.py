@@ -16,29 +16,30 @@ from dubio.core.errors import UserError
 @with_reading_options("by")
 def dee(
     reading: ReadingOptions,
-    methods: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files of sampled predictions, each PATH or NAME=PATH; with --store, names of methods."),
-    ] = None,
-    ensemble: Annotated[
-        Path | None,
-        typer.Option(help="A deep ensemble on the same examples: members × examples × classes, or with 'member'."),
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="A store instead of files: methods are compared with its deep ensembles.")
-    ] = None,
-    run: Annotated[str | None, typer.Option(help="A run of the store, if it has several.")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this task of the run; may be repeated.")] = None,
-    metric: Annotated[
-        Literal["nll", "brier", "error", "aurc"],
-        typer.Option(help="Calibrated nll, calibrated Brier score, error, or calibrated aurc."),
-    ] = "nll",
-    orders: Annotated[int, typer.Option(min=1, help="Random orders of members and samples to average over.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the orders and of the halves of cross-validation.")] = 0,
-    figure: Annotated[Path | None, typer.Option(help="Draw the curves here: .svg, .png or .pdf.")] = None,
+    methods: Annotated[list[str] | None, typer.Argument()] = None,
+    ensemble: Path | None = None,
+    store: Path | None = None,
+    run: str | None = None,
+    task: list[str] | None = None,
+    metric: Literal["nll", "brier", "error", "aurc"] = "nll",
+    orders: Annotated[int, typer.Option(min=1)] = 5,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    figure: Path | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method."""
+    """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method.
+
+    Args:
+        methods: Files of sampled predictions, each PATH or NAME=PATH; with --store, names of methods.
+        ensemble: A deep ensemble on the same examples: members × examples × classes, or with 'member'.
+        store: A store instead of files: methods are compared with its deep ensembles.
+        run: A run of the store, if it has several.
+        task: Only this task of the run; may be repeated.
+        metric: Calibrated nll, calibrated Brier score, error, or calibrated aurc.
+        orders: Random orders of members and samples to average over.
+        seed: Seed of the orders and of the halves of cross-validation.
+        figure: Draw the curves here: .svg, .png or .pdf.
+    """
     from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems
     from dubio.reporting.stored_run import open_run
 
@@ -55,26 +56,20 @@ def dee(
         curves = (curves_of_systems(reference, systems, orders=orders, seed=seed),)
         notes = list(dict.fromkeys(note for own in (reference, *systems.values()) for note in own.notes))
         document = {**curves[0].to_json(metric), "notes": notes}
-        for note in notes:
-            say(f"note: {note}")
-        for note in curves[0].notes:
-            say(f"--ensemble: {note}")
+        say(*(f"note: {note}" for note in notes), *(f"--ensemble: {note}" for note in curves[0].notes))
         if figure is not None:
             say(f"figure: {curves[0].figure(metric, figure)}")
     print_result(json, document, (line for item in curves for line in item.table(metric)))
-    for item in () if json else curves:
-        say(item.reading)
+    say(*(item.reading for item in curves if not json))
 
 
-def _check_options(
-    of_files: dict[str, object], methods: list[str] | None, store: Path | None, of_store: object
-) -> None:
+def _check_options(of_files: dict[str, object], methods: list[str] | None, store: Path | None, of_run: object) -> None:
     """Refuse options of files together with a store, and the reverse."""
     if store is not None:
         stated = [name for name, value in of_files.items() if value is not None]
         if stated:
             raise UserError(f"{stated[0]} is an option of files; it does not go with --store.")
-    elif of_store:
+    elif of_run:
         raise UserError("--run and --task are options of a store; give --store too.")
     elif not methods or of_files["--ensemble"] is None:
         raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")

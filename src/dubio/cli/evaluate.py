@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,59 +13,70 @@ from dubio.cli.options import (
     JsonOption,
     PluginOption,
     ReadingOptions,
+    files_of_systems,
     load_plugins,
     named_files,
     with_reading_options,
 )
-from dubio.cli.output import print_result, say
-from dubio.core.errors import UnknownName, UserError
+from dubio.cli.output import FAILED, check_output, print_result, say
+from dubio.core.errors import UserError
+
+if TYPE_CHECKING:
+    from dubio.evaluation.results import SystemComparison
 
 
 @with_reading_options()
 def evaluate(
     reading: ReadingOptions,
-    systems: Annotated[list[str], typer.Argument(help="Files of predictions, each PATH or NAME=PATH.")],
-    ood: Annotated[
-        list[str] | None,
-        typer.Option(help="The same system on out-of-distribution examples: PATH, or NAME=PATH for one of several."),
-    ] = None,
+    systems: list[str],
+    ood: list[str] | None = None,
     empty_decision: EmptyDecisionOption = None,
-    floor: Annotated[
-        float | None,
-        typer.Option(help="For likelihoods, raise probabilities to this one, such as 1e-6, so that none is zero."),
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
-    ] = None,
-    calibration: Annotated[
-        list[str] | None,
-        typer.Option(help="A recalibration made by dubio calibrate fit: PATH, or NAME=PATH for one of several."),
-    ] = None,
-    thresholds_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Validation predictions that say where multi-label decisions are cut, label by label: PATH, or "
-            "NAME=PATH for one of several."
-        ),
-    ] = None,
-    replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    floor: float | None = None,
+    metric: list[str] | None = None,
+    calibration: list[str] | None = None,
+    thresholds_from: list[str] | None = None,
+    replicates: int = 200,
+    level: float = 0.95,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    require: list[str] | None = None,
+    junit: Path | None = None,
+    report: Path | None = None,
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
     """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.
 
     Several systems on the same examples are compared pair by pair: paired t-tests, corrected after Holm.
+
+    Args:
+        systems: Files of predictions, each PATH or NAME=PATH.
+        ood: The same system on out-of-distribution examples: PATH, or NAME=PATH for one of several.
+        floor: For likelihoods, raise probabilities to this one, such as 1e-6, so that none is zero.
+        metric: A metric, such as nll or 'ece(bins=10)'; may be repeated.
+        calibration: A recalibration made by dubio calibrate fit: PATH, or NAME=PATH for one of several.
+        thresholds_from: Validation predictions that say where multi-label decisions are cut, label by label: PATH, or
+            NAME=PATH for one of several.
+        replicates: Bootstrap replicates for the intervals; 0 for none.
+        level: Confidence level of the intervals.
+        seed: Seed of the bootstrap.
+        require: Exit with code 3 unless this is met: 'accuracy>=0.9', on an end of the interval 'ece<0.03@upper', for
+            one of several systems 'NAME:aurc<0.05'; may be repeated.
+        junit: Write the outcome of --require here, as JUnit XML.
+        report: Also write the report of these predictions here, a web page such as page.html.
     """
     from dubio.calibration.recalibration import read_recalibration
+    from dubio.core.files import write_file
     from dubio.evaluation import evaluate_systems
+    from dubio.evaluation.gates import metrics_of, parse_requirements
 
     load_plugins(plugin)
     named = named_files(systems)
-    ood_files = _files_of_systems("--ood", ood, named)
-    validation = _files_of_systems("--thresholds-from", thresholds_from, named)
-    calibrations = _files_of_systems("--calibration", calibration, named, every=False)
+    requirements = parse_requirements(require, named, replicates) if require else ()
+    ood_files = files_of_systems("--ood", ood, named)
+    validation = files_of_systems("--thresholds-from", thresholds_from, named)
+    calibrations = files_of_systems("--calibration", calibration, named, every=False)
+    if junit is not None:
+        _check_junit(junit, require, reading, named, ood_files, validation, calibrations)
     compared = evaluate_systems(
         {name: reading.read(path, labels=reading.labels) for name, path in named.items()},
         ood=[
@@ -77,41 +88,57 @@ def evaluate(
         empty_decision=empty_decision,
         floor=floor,
         metrics=metric,
+        further_metrics=metrics_of(requirements),
         replicates=replicates,
         level=level,
         seed=seed,
         test_pairs=replicates > 0,
         by=reading.by or (),
     )
+    notes, written = list(compared.notes), {}
+    if report is not None:
+        for path in (*named.values(), *(path for paths in ood_files.values() for path in paths)):
+            check_output(report, Path(path), option="--report")
+        apart = {"--metric": metric, "--thresholds-from": thresholds_from}
+        notes += _write_page(compared, report, [option for option, values in apart.items() if values])
+        written = {"report": str(report)}
     documents = {name: own.as_dict() for name, own in compared.evaluations.items()}
     pairs = compared.as_dict() if len(named) > 1 and replicates else None
-    print_result(json, {"systems": documents, "pairs": pairs, "notes": compared.notes}, compared.tables)
-    for text in () if json else (*compared.notes, *(compared.reasons if metric else ())):
+    results = compared.require(require) if require else None
+    if junit is not None and results is not None:
+        write_file(junit, results.to_junit())
+    outcomes = results.as_dicts() if results is not None else []
+    document = {"systems": documents, "pairs": pairs, "notes": notes, "requirements": outcomes, **written}
+    print_result(json, document, compared.tables, output=junit)
+    pages = [f"{name}: {path}" for name, path in written.items()]
+    for text in () if json else (*notes, *(compared.reasons if metric else ()), *pages):
         say(text)
+    if results is not None:
+        for text in results.lines:
+            say(text)
+        if not results:
+            raise typer.Exit(FAILED)
 
 
-def _files_of_systems(
-    option: str, texts: list[str] | None, systems: Mapping[str, str], *, every: bool = True
-) -> dict[str, list[str]]:
-    """Return system → files of an option that is PATH for the only system, or NAME=PATH.
+def _check_junit(
+    junit: Path,
+    require: list[str] | None,
+    reading: ReadingOptions,
+    systems: Mapping[str, str],
+    *further: Mapping[str, list[str]],
+) -> None:
+    """Refuse a file of outcomes without requirements, or over a file that the command reads."""
+    if not require:
+        raise UserError("--junit writes the outcome of requirements: give at least one --require.")
+    paths = [*systems.values(), *(path for files in further for own in files.values() for path in own)]
+    check_output(junit, *map(Path, paths), reading.labels, option="--junit")
 
-    Args:
-        option: The option.
-        texts: Its values.
-        systems: Name → file.
-        every: Whether every system needs the same number of them.
-    """
-    files: dict[str, list[str]] = {name: [] for name in systems}
-    for text in texts or ():
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            if len(systems) > 1:
-                raise UserError(f"{option} {text!r}: with several systems, name one of them: NAME=PATH.")
-            name, path = next(iter(systems)), text
-        if name not in systems:
-            raise UnknownName(f"system in {option}", name, systems)
-        files[name].append(path)
-    if every and len({len(paths) for paths in files.values()}) > 1:
-        numbers = ", ".join(f"{name}: {len(paths)}" for name, paths in files.items())
-        raise UserError(f"{option}: every system needs the same number of files; files given are {numbers}.")
-    return files
+
+def _write_page(compared: SystemComparison, path: Path, unused: list[str]) -> list[str]:
+    """Write the page of systems that were scored, and return what it does not use, as sentences."""
+    from dubio.reporting.prediction_files import open_evaluation
+
+    ignored = [f"{option}: not on the page, which has metrics of its own." for option in unused]
+    opened = open_evaluation(compared, ignored=ignored)
+    opened.write_page(path)
+    return [note for note in opened.notes if note not in compared.notes]

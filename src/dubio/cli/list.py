@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
-import typer
-
 from dubio.cli.options import JsonOption, PluginOption, load_plugins
 from dubio.cli.output import print_result, say
 
@@ -15,14 +13,15 @@ if TYPE_CHECKING:
 
 
 def list_names(
-    kind: Annotated[
-        Literal["tasks", "networks", "methods", "metrics", "benchmarks"],
-        typer.Argument(help="The kind of names to list."),
-    ],
+    kind: Literal["tasks", "networks", "methods", "metrics", "benchmarks"],
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List tasks, networks, methods, metrics or benchmarks, with their arguments and defaults."""
+    """List tasks, networks, methods, metrics or benchmarks, with their arguments and defaults.
+
+    Args:
+        kind: The kind of names to list.
+    """
     from dubio.core.registry import REGISTRIES, not_loaded_sentence
 
     if kind == "benchmarks":

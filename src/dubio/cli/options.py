@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dubio.cli.commands import Command, with_help, with_signature
 from dubio.cli.output import say
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_known
+from dubio.core.validate import section_texts
 from dubio.tasks.data_options import DataOptions
 
 if TYPE_CHECKING:
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 RawCsvOption = Annotated[
-    bool,
-    typer.Option("--raw-csv", help="CSV: write texts that a spreadsheet would take for formulas as they are."),
+    bool, typer.Option("--raw-csv", help="CSV: write texts that a spreadsheet would take for formulas as they are.")
 ]
 PluginOption = Annotated[
     list[str] | None,
@@ -43,6 +44,7 @@ MarginOption = Annotated[
     ),
 ]
 MARGIN = 0.01  # that of dubio.reporting, which the help must not wait for
+EXAMPLES = 60  # likewise
 
 EmptyDecisionOption = Annotated[
     Literal["argmax", "empty"] | None,
@@ -52,30 +54,32 @@ EmptyDecisionOption = Annotated[
     ),
 ]
 
-_reading = functools.partial(typer.Option, rich_help_panel="Reading files of predictions")
-
 
 @dataclasses.dataclass(frozen=True)
 class ReadingOptions:
-    """How files of predictions are read; each field is an option of every command that reads some."""
+    """How files of predictions are read; each field is an option of every command that reads some.
 
-    values: Annotated[
-        Literal["probs", "log_probs", "logits"] | None,
-        _reading(help="Kind of numbers in the file, if their names do not show it."),
-    ] = None
-    labels: Annotated[Path | None, _reading(help="A file of labels, if the file of predictions has none.")] = None
-    target: Annotated[Literal["multiclass", "multilabel", "ordinal"] | None, _reading(help="The kind of target.")] = (
-        None
-    )
-    tolerance: Annotated[float, _reading(help="How far the sum of a row of probabilities may be from one.")] = 1e-3
-    in_domain: Annotated[str | None, _reading(help="The in-distribution value of the column domain.")] = None
-    group: Annotated[str | None, _reading(help="Column of groups, such as patients: the independent units.")] = None
-    id: Annotated[str | None, _reading(help="Column of unique ids.")] = None
-    by: Annotated[list[str] | None, _reading(help="Column of subgroups, such as a site; may be repeated.")] = None
-    rows_are_independent: Annotated[
-        bool,
-        _reading("--rows-are-independent", help="Accept a column that looks like groups and is not used."),
-    ] = False
+    Attributes:
+        values: Kind of numbers in the file, if their names do not show it.
+        labels: A file of labels, if the file of predictions has none.
+        target: The kind of target.
+        tolerance: How far the sum of a row of probabilities may be from one.
+        in_domain: The in-distribution value of the column domain.
+        group: Column of groups, such as patients: the independent units.
+        id: Column of unique ids.
+        by: Column of subgroups, such as a site; may be repeated.
+        rows_are_independent: Accept a column that looks like groups and is not used.
+    """
+
+    values: Literal["probs", "log_probs", "logits"] | None = None
+    labels: Path | None = None
+    target: Literal["multiclass", "multilabel", "ordinal"] | None = None
+    tolerance: float = 1e-3
+    in_domain: str | None = None
+    group: str | None = None
+    id: str | None = None
+    by: list[str] | None = None
+    rows_are_independent: bool = False
 
     def stated(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by their names on the command line."""
@@ -104,7 +108,6 @@ DATA_OPTIONS = tuple(item for item in dataclasses.fields(DataOptions) if "help" 
 
 NOT_GIVEN: Mapping[str, Any] = MappingProxyType({item.name: None for item in DATA_OPTIONS})
 
-Command = Callable[..., Any]
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -125,10 +128,11 @@ def with_reading_options(*without: str) -> Callable[[Command], Command]:
     Args:
         without: Fields that the command decides itself.
     """
-    hints = typing.get_type_hints(ReadingOptions, include_extras=True)
+    own = inspect.signature(ReadingOptions, eval_str=True).parameters.values()
+    texts = section_texts(inspect.getdoc(ReadingOptions) or "", "Attributes")
     options = [
-        inspect.Parameter(item.name, KEYWORD_ONLY, default=item.default, annotation=hints[item.name])
-        for item in dataclasses.fields(ReadingOptions)
+        with_help(item.replace(kind=KEYWORD_ONLY), texts, rich_help_panel="Reading files of predictions")
+        for item in own
         if item.name not in without
     ]
     return functools.partial(_expanded, "reading", options, ReadingOptions)
@@ -169,10 +173,7 @@ def _expanded(name: str, options: list[inspect.Parameter], collect: Callable[...
         collected = collect(**{item.name: values.pop(item.name, item.default) for item in options})
         return command(**{name: collected}, **values)
 
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
-    del wrapper.__wrapped__
-    return wrapper
+    return with_signature(wrapper, parameters)
 
 
 def _parameter(item: dataclasses.Field[Any], panel: str | None) -> inspect.Parameter:
@@ -226,3 +227,29 @@ def named_files(texts: Iterable[str]) -> dict[str, str]:
             raise UserError(f"two systems have the name {name!r}; name them with NAME=PATH.")
         named[name] = path
     return named
+
+
+def files_of_systems(
+    option: str, texts: list[str] | None, systems: Mapping[str, str], *, every: bool = True
+) -> dict[str, list[str]]:
+    """Return system → files of an option that is PATH for the only system, or NAME=PATH.
+
+    Args:
+        option: The option.
+        texts: Its values.
+        systems: Name → file.
+        every: Whether every system needs the same number of them.
+    """
+    files: dict[str, list[str]] = {name: [] for name in systems}
+    for text in texts or ():
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            if len(systems) > 1:
+                raise UserError(f"{option} {text!r}: with several systems, name one of them: NAME=PATH.")
+            name, path = next(iter(systems)), text
+        check_known(f"system in {option}", [name], systems)
+        files[name].append(path)
+    if every and len({len(paths) for paths in files.values()}) > 1:
+        numbers = ", ".join(f"{name}: {len(paths)}" for name, paths in files.items())
+        raise UserError(f"{option}: every system needs the same number of files; files given are {numbers}.")
+    return files

@@ -10,6 +10,9 @@ import typer
 
 from dubio.core.errors import UserError
 
+FAILED = 3
+"""The exit code where something that the user made a condition of success is not so."""
+
 
 def print_json(value: Any) -> None:
     """Print one JSON document to standard output; an infinite number is a text, NaN is null."""
@@ -18,9 +21,10 @@ def print_json(value: Any) -> None:
     typer.echo(to_json(value))
 
 
-def say(message: str) -> None:
-    """Print a message to standard error."""
-    typer.echo(message, err=True)
+def say(*messages: str) -> None:
+    """Print messages to standard error."""
+    for message in messages:
+        typer.echo(message, err=True)
 
 
 def print_result(as_json: bool, document: Any, lines: Iterable[str], *, output: Path | None = None) -> None:
@@ -40,15 +44,20 @@ def print_result(as_json: bool, document: Any, lines: Iterable[str], *, output: 
         typer.echo(line, err=is_stdout)
 
 
-def check_output(output: Path, *inputs: Path | None) -> None:
+def check_output(output: Path, *inputs: Path | None, option: str = "--output") -> None:
     """Refuse to overwrite a file that the command reads.
+
+    Args:
+        output: The file to write.
+        inputs: The files that are read.
+        option: The option that names the output.
 
     Raises:
         UserError: Naming both.
     """
     for path in inputs:
         if path is not None and path.is_file() and output.exists() and output.samefile(path):
-            raise UserError(f"--output {str(output)!r} is the input {str(path)!r}; name another file.")
+            raise UserError(f"{option} {str(output)!r} is the input {str(path)!r}; name another file.")
 
 
 def print_table(table: Any) -> None:

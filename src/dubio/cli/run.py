@@ -26,7 +26,10 @@ from dubio.cli.output import print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.reporting.stored_run import Run, WrittenReport
+    from dubio.deployment.folder import ModelFile
+    from dubio.reporting.reported import WrittenReport
+    from dubio.reporting.stored_run import Run
+    from dubio.runner.benchmark_file import Benchmark
     from dubio.runner.benchmark_run import PreparedBenchmark
     from dubio.runner.costs import Forecast
 
@@ -46,86 +49,66 @@ def run(
     benchmark: Annotated[
         str | None, typer.Argument(help=f"A benchmark's name ({', '.join(SHIPPED)}) or a TOML file.")
     ] = None,
-    data: Annotated[
-        Path | None,
-        _data(
-            help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of a "
-            "benchmark that asks for it."
-        ),
-    ] = None,
+    data: Annotated[Path | None, _data()] = None,
     data_options: Mapping[str, Any] = NOT_GIVEN,
-    shift: Annotated[
-        str | None,
-        _data(help="Photographs: those held out of training, by quality, severity or site, several with +, or none."),
-    ] = None,
-    shift_data: Annotated[Path | None, _data(help="Photographs: another data set as the shift.")] = None,
-    verify: Annotated[bool, _data("--verify", help="Photographs: read all files again and check the cache.")] = False,
-    task: Annotated[
-        list[str] | None,
-        _change(help="Only this task of the benchmark; may be repeated."),
-    ] = None,
-    preset: Annotated[str | None, _change(help="A preset of the benchmark, such as paper or small.")] = None,
-    method: Annotated[
-        list[str] | None, _change(help="This method instead, beside the baselines; may be repeated.")
-    ] = None,
-    baselines: Annotated[
-        bool, _change("--baselines/--no-baselines", help="Plain baselines in the first rows of every table.")
-    ] = True,
-    network: Annotated[
-        list[str] | None,
-        _change(help="Only the tasks with this network; if none has it, this network for every task. May be repeated."),
-    ] = None,
-    seeds: Annotated[
-        str | None, _change(help="Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.")
-    ] = None,
-    set: Annotated[
-        list[str] | None,
-        _change(
-            metavar="[PREFIX.]KEY=VALUE",
-            help="An argument; PREFIX is training (if omitted), task, network, encoding or a method. May be repeated.",
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one.")
-    ] = None,
+    from_model: Annotated[Path | None, _data("--from")] = None,
+    shift: Annotated[str | None, _data()] = None,
+    shift_data: Annotated[Path | None, _data()] = None,
+    verify: Annotated[bool, _data("--verify")] = False,
+    task: Annotated[list[str] | None, _change()] = None,
+    preset: Annotated[str | None, _change()] = None,
+    method: Annotated[list[str] | None, _change()] = None,
+    baselines: Annotated[bool, _change("--baselines/--no-baselines")] = True,
+    network: Annotated[list[str] | None, _change()] = None,
+    seeds: Annotated[str | None, _change()] = None,
+    set: Annotated[list[str] | None, _change(metavar="[PREFIX.]KEY=VALUE")] = None,
+    data_dir: Path | None = None,
     plugin: PluginOption = None,
-    store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = STORE,
-    out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one per core if omitted.")] = None,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            help="Where trainings run, separated by commas, such as cuda:0,cuda:1: one process on each; cpu if omitted."
-        ),
-    ] = None,
-    executor: Annotated[
-        str, typer.Option(help="local (processes on this machine) or ray (actors, also on a cluster).")
-    ] = "local",
-    resources: Annotated[
-        str | None,
-        typer.Option(
-            help="With --executor ray: what a job takes, such as cpu=2,gpu=0.5,memory=4GB; one core if omitted."
-        ),
-    ] = None,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Interval of a training's checkpoints.")] = 600.0,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Make only part I of N equal parts, without a report; merge their stores with dubio store merge.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the number of trainings and the expected time; do nothing.")
-    ] = False,
-    as_published: Annotated[
-        bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
-    ] = False,
+    store: Path = STORE,
+    out: Path = Path("dubio-report"),
+    jobs: Annotated[int | None, typer.Option(min=1)] = None,
+    devices: str | None = None,
+    executor: str = "local",
+    resources: str | None = None,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 600.0,
+    shard: Annotated[str | None, typer.Option(metavar="I/N")] = None,
+    dry_run: bool = False,
+    as_published: bool = False,
     margin: MarginOption = MARGIN,
+    no_examples: bool = False,
     raw_csv: RawCsvOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
+    """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped.
+
+    Args:
+        data: CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of a benchmark
+            that asks for it.
+        from_model: Folder of an exported model: train its method again, with its data options and recipe, on --data,
+            which has all rows, old and new.
+        shift: Photographs: those held out of training, by quality, severity or site, several with +, or none.
+        shift_data: Photographs: another data set as the shift.
+        verify: Photographs: read all files again and check the cache.
+        task: Only this task of the benchmark; may be repeated.
+        preset: A preset of the benchmark, such as paper or small.
+        method: This method instead, beside the baselines; may be repeated.
+        baselines: Plain baselines in the first rows of every table.
+        network: Only the tasks with this network; if none has it, this network for every task. May be repeated.
+        seeds: Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.
+        set: An argument; PREFIX is training (if omitted), task, network, encoding or a method. May be repeated.
+        data_dir: Folder with the data of a benchmark's tasks; DUBIO_DATA names another one.
+        store: Folder of fits and predictions.
+        out: Folder for report.html and results.csv.
+        jobs: Processes at a time; one per core if omitted.
+        devices: Where trainings run, separated by commas, such as cuda:0,cuda:1: one process on each; cpu if omitted.
+        executor: local (processes on this machine) or ray (actors, also on a cluster).
+        resources: With --executor ray: what a job takes, such as cpu=2,gpu=0.5,memory=4GB; one core if omitted.
+        checkpoint_seconds: Interval of a training's checkpoints.
+        shard: Make only part I of N equal parts, without a report; merge their stores with dubio store merge.
+        dry_run: Print the number of trainings and the expected time; do nothing.
+        as_published: Also report published definitions that are mistaken.
+        no_examples: Neither store nor show texts, table rows or small images of test examples.
+    """
     from dubio.reporting.run_view import check_margin
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import check_executor, prepare_run, workers_of
@@ -143,16 +126,17 @@ def run(
     own_shard = None if shard is None else Shard.parse(shard)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
+        refreshed = None if from_model is None else _refreshed(from_model, benchmark, options)
         overrides = Overrides(
-            task or (), method or (), network or (), seeds or (), set or (), options, data_dir, baselines
-        )
+            task or (), method or (), network or (), seeds or (), set or (), {} if refreshed else options, data_dir,
+            baselines,
+        )  # fmt: skip
         count, names = workers_of(jobs, devices)
         with sealed() if dry_run else nullcontext():
-            prepared = replace(
-                prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify), shard=own_shard
-            )
-            for note in prepared.notes:
-                say(note)
+            named = benchmark if refreshed is None else refreshed[0]
+            prepared = prepare_run(named, overrides, preset=preset, plugins=plugin or (), verify=verify)
+            prepared = replace(prepared, shard=own_shard)
+            say(*prepared.notes)
             if dry_run:
                 _print_forecast(prepared, store, count, names[0], as_json=json)
                 return
@@ -162,19 +146,32 @@ def run(
             return
         _make_folder(out)
         with open_store(store, create=True) as opened:
-            outcome = prepared.run(opened, count, executor, **work)
-        for damage in outcome.damaged:
-            say(f"not used by this run, but damaged: {damage}")
-        for warning in outcome.warnings:
-            say(f"caution: {warning}")
+            outcome = prepared.run(opened, count, executor, examples=not no_examples, **work)
+        say(*(f"not used by this run, but damaged: {damage}" for damage in outcome.damaged))
+        say(*(f"caution: {warning}" for warning in outcome.warnings))
         finished = Run(outcome.path.stem, outcome.manifest, store, LogProgress({}).note)
         written = finished.report(out, as_published=as_published, margin=margin, raw_csv=raw_csv)
         _print_results(finished, written, as_json=json)
+        if refreshed is not None:
+            from dubio.deployment.refresh import changes
+
+            say(f"compared with the model in {from_model}:", *changes(refreshed[1], finished))
     except KeyboardInterrupt:
         say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
     if outcome.outcome.failures:
         raise typer.Exit(1)
+
+
+def _refreshed(model: Path, benchmark: str | None, options: Mapping[str, Any]) -> tuple[Benchmark, ModelFile]:
+    """Return the benchmark that trains a model's method on other data; its data options are the model's own."""
+    from dubio.deployment.refresh import refreshed_benchmark
+
+    stated = [f"--{name.replace('_', '-')}" for name in options if name != "data"]
+    if benchmark is not None or stated:
+        named = ", ".join([*([repr(benchmark)] if benchmark else ()), *stated])
+        raise UserError(f"--from takes benchmark and data options from the model; given {named} too.")
+    return refreshed_benchmark(model, Path(options["data"]) if "data" in options else None)
 
 
 def _run_shard(
@@ -256,19 +253,25 @@ def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
 
 def _print_results(run: Run, report: WrittenReport, *, as_json: bool) -> None:
     """Print the table of results, failures and skipped tasks, and where everything is."""
+    from dubio.reporting.manifest_view import read_manifest
+    from dubio.reporting.method_choice import deployment_commands
     from dubio.reporting.sections.setup import row_accounts
     from dubio.runner.benchmark_run import skipped_sentences
 
     if as_json:
         notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
-        notes |= {"rows": tuple(row_accounts(report.report.run.tasks))}
+        notes |= {"rows": tuple(row_accounts(read_manifest(run.manifest).tasks))}
         print_json({"run": run.name, "report": str(report.page), **notes, "results": run.results.scores})
         return
     print_table(run)
     _say_failures(run.failures)
-    for sentence in skipped_sentences(run.skipped):
-        say(sentence)
+    say(*skipped_sentences(run.skipped))
     say(f"\nrun     {run.name} in {run.store}\nresults {report.table}\nreport  {report.page}")
+    view = report.report.run
+    for task in view.tasks[:1]:
+        commands = deployment_commands(view, task, run.name, store="" if run.store == STORE else str(run.store))
+        for purpose, command in commands.items():
+            say(f"{purpose.lower()}: {command}")
 
 
 def _say_failures(failures: Iterable[Mapping[str, Any]]) -> None:

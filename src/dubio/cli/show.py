@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,16 +12,16 @@ from dubio.cli.output import print_json, print_table
 
 
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT", help="The name of a run, or the id of a fit or prediction, or the beginning of either."
-        ),
-    ],
-    store: StoreOption = STORE,
-    json: JsonOption = False,
+    name: Annotated[str, typer.Argument(metavar="WHAT")], store: StoreOption = STORE, json: JsonOption = False
 ) -> None:
-    """Show what is stored of a run, a fit or a prediction."""
+    """Show what is stored of a run, a fit or a prediction, or the card of an exported model.
+
+    Args:
+        name: The name of a run, or the id of a fit or prediction, or the beginning of either; or a model's folder.
+    """
+    if Path(name, "model.json").is_file():
+        _show_model(Path(name), as_json=json)
+        return
     from dubio.reporting.stored_run import describe
 
     document = describe(name, store)
@@ -28,6 +29,20 @@ def show(
         print_json(document)
     else:
         _print(document)
+
+
+def _show_model(folder: Path, *, as_json: bool) -> None:
+    """Print the card of a model, or its description without the long lists, after comparing every file's hash."""
+    from dubio.core.validate import encode
+    from dubio.deployment.folder import CARD, read_description
+
+    content = read_description(folder)
+    if as_json:
+        fields = ("identity", "names", "form", "recalibration", "source", "files", "version")
+        classes = content.fits[0].spec["task"]["classes"]
+        print_json({"kind": "model", "classes": classes, **{name: encode(getattr(content, name)) for name in fields}})
+    else:
+        typer.echo((folder / CARD).read_text("utf-8").rstrip())
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from dubio.cli.commands import CommandGroup
 from dubio.cli.options import STORE, JsonOption, StoreOption
 from dubio.cli.output import print_json, print_result, say
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, plural
 
-app = typer.Typer(help="List, verify, clean, export and merge stores.", no_args_is_help=True)
+app = CommandGroup(help="List, verify, clean, export and merge stores.", no_args_is_help=True)
 
 MEGABYTE = 1e6
+
+
+def _counts(numbers: Mapping[str, int], *kinds: str) -> str:
+    """Return numbers with their nouns: ``1 fit, 2 predictions``."""
+    return ", ".join(f"{numbers[kind]} {plural(kind.removesuffix('s'), numbers[kind])}" for kind in kinds or numbers)
 
 
 @app.command("ls")
@@ -26,12 +32,13 @@ def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     opened = open_store(store)
     damaged, contents = damaged_manifests(opened), overview(opened)
     lines = [
-        f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on {', '.join(run['tasks'])}"
+        f"{run['run']}: {_counts(run, 'runs')} of {_counts({'methods': len(run['methods'])})} "
+        f"on {', '.join(run['tasks'])}"
         + (f", {run['failures']} failed" if run["failures"] else "")
         for run in contents["runs"]
     ]
     lines += [f"damaged: {row.error}" for row in damaged]
-    counts = f"{contents['fits']} fits, {contents['predictions']} predictions"
+    counts = _counts(contents, "fits", "predictions")
     lines.append(f"{counts}, {contents['bytes'] / MEGABYTE:.1f} MB")
     print_result(json, {"store": str(store), **contents, "damaged": [row.to_json() for row in damaged]}, lines)
     raise typer.Exit(1 if damaged else 0)
@@ -44,7 +51,7 @@ def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
 
     result = verification.examine(open_store(store))
     lines = [*(f"damaged: {row}" for row in result.damages), *(f"note: {note}" for note in result.notes)]
-    counts = ", ".join(f"{count} {kind}" for kind, count in result.checked.items())
+    counts = _counts(result.checked)
     lines.append(f"{counts}: {len(result.damages)} damaged")
     document = {"checked": result.checked, "notes": result.notes}
     damaged = [row.to_json() for row in result.damages]
@@ -53,15 +60,13 @@ def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
 
 
 @app.command("gc")
-def gc(
-    store: StoreOption = STORE,
-    unreferenced: Annotated[
-        bool, typer.Option("--unreferenced", help="Also fits, predictions and checkpoints that no run uses.")
-    ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Remove them; without it they are only listed.")] = False,
-    json: JsonOption = False,
-) -> None:
-    """List leftovers of dead processes and damaged files that were set aside; --delete removes them."""
+def gc(store: StoreOption = STORE, unreferenced: bool = False, delete: bool = False, json: JsonOption = False) -> None:
+    """List leftovers of dead processes and damaged files that were set aside; --delete removes them.
+
+    Args:
+        unreferenced: Also fits, predictions and checkpoints that no run uses.
+        delete: Remove them; without it they are only listed.
+    """
     from dubio.store import maintenance, open_store
 
     with open_store(store) as opened:
@@ -74,13 +79,13 @@ def gc(
 
 
 @app.command("export")
-def export(
-    target: Annotated[Path, typer.Argument(help="A new .zip or .tar file, or a new directory.")],
-    run: Annotated[list[str] | None, typer.Option(help="A run to export; may be repeated. All if omitted.")] = None,
-    store: StoreOption = STORE,
-    json: JsonOption = False,
-) -> None:
-    """Copy runs with their fits and predictions; the result, unpacked, is a store itself."""
+def export(target: Path, run: list[str] | None = None, store: StoreOption = STORE, json: JsonOption = False) -> None:
+    """Copy runs with their fits and predictions; the result, unpacked, is a store itself.
+
+    Args:
+        target: A new .zip or .tar file, or a new directory.
+        run: A run to export; may be repeated. All if omitted.
+    """
     from dubio.store import maintenance, open_store
 
     opened = open_store(store)
@@ -95,14 +100,14 @@ def export(
 
 
 @app.command("merge")
-def merge(
-    stores: Annotated[list[Path], typer.Argument(help="The stores to merge, such as those of the shards of a run.")],
-    into: Annotated[Path, typer.Option(help="The store that receives them; it is created if necessary.")] = STORE,
-    json: JsonOption = False,
-) -> None:
+def merge(stores: list[Path], into: Path = STORE, json: JsonOption = False) -> None:
     """Copy the fits, predictions and runs of several stores into one; exit code 1 if some are damaged or differ.
 
     Every file is compared with its recorded hash. What is there already stays: repeat an interrupted merge.
+
+    Args:
+        stores: The stores to merge, such as those of the shards of a run.
+        into: The store that receives them; it is created if necessary.
     """
     from dubio.store import merging, open_store
 
@@ -111,7 +116,7 @@ def merge(
         merged = merging.merge(target, sources)
     lines = [f"damaged, left out: {row}" for row in merged.damaged]
     lines += [f"differs: {sentence}" for sentence in merged.conflicts]
-    counts = ", ".join(f"{merged.copied[kind]} {kind} ({merged.present[kind]} there)" for kind in merged.copied)
+    counts = ", ".join(f"{_counts(merged.copied, kind)} ({merged.present[kind]} there)" for kind in merged.copied)
     lines.append(f"copied to {into}: {counts}")
     document = {**vars(merged), "damaged": [row.to_json() for row in merged.damaged], "into": str(into)}
     print_result(json, document, lines)

@@ -149,9 +149,8 @@ def _callable(estimator: Any, task: Task, values: Values) -> tuple[Callable[[Any
         return _Classifier(estimator, task), "probs"
     if callable(estimator):
         return estimator, values
-    raise UserError(
-        f"estimator must be a function of a batch of inputs, or have predict_proba; given a {type(estimator).__name__}."
-    )
+    allowed = "be a function of a batch of inputs, or have predict_proba"
+    raise UserError(f"estimator must {allowed}; given a {type(estimator).__name__}.")
 
 
 class _Classifier:
@@ -195,9 +194,8 @@ def _class_columns(classes: Any, task: Task) -> list[int] | None:
         elif isinstance(name, str) and name in task.classes:
             columns.append(task.classes.index(name))
         else:
-            raise UserError(
-                f"the classifier's classes_ must be indices from 0 to {count - 1} or names of classes; given {name!r}."
-            )
+            allowed = f"indices from 0 to {count - 1} or names of classes"
+            raise UserError(f"the classifier's classes_ must be {allowed}; given {name!r}.")
     return columns
 
 

@@ -15,7 +15,6 @@ from dubio.estimators.scores import (
     ENTROPY,
     BootstrapOptions,
     EstimatorScores,
-    has_labels,
     headlines,
     metric_by,
     referral_metrics,
@@ -26,6 +25,7 @@ from dubio.evaluation.results import QUESTION, pair_lines, pairs_remark
 from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
+from dubio.metrics.requirements import has_labels
 from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
 from dubio.statistics.paired import enough_replicates, pair_tests
 from dubio.statistics.verdicts import PairTest, Replicates, judge_differences

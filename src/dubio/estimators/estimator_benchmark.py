@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError, check_known
 from dubio.core.lazy_rows import LazyRows
 from dubio.core.predictions import Predictions
 from dubio.core.registry import TASKS
@@ -145,9 +145,7 @@ class EstimatorBenchmark:
         if all(isinstance(system, RandomReferral) for system in systems.values()):
             raise UserError("a comparison needs a system beside the control.")
         values_of: Mapping[str, Values] = dict.fromkeys(systems, values) if isinstance(values, str) else values
-        for name in values_of:
-            if name not in systems:
-                raise UnknownName("system in values", name, systems)
+        check_known("system in values", values_of, systems)
         options: dict[str, Any] = {"batch": batch, "splits": splits, "metrics": metrics}
         options |= {"replicates": replicates, "level": level, "seed": seed}
         scores: dict[str, EstimatorScores] = {}
@@ -191,9 +189,7 @@ class EstimatorBenchmark:
     def _chosen(self, splits: Sequence[str] | None) -> tuple[Split, ...]:
         """Return the in-distribution test split and the named ones of the others."""
         names = [split.name for split in self.test_splits]
-        for name in splits or ():
-            if name not in names:
-                raise UnknownName(f"test split of {self.task.name}", name, names)
+        check_known(f"test split of {self.task.name}", splits or (), names)
         in_domain, *others = self.test_splits
         return in_domain, *(split for split in others if splits is None or split.name in splits)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError, check_known
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.specs import to_json
@@ -26,7 +26,7 @@ from dubio.metrics.decisions import binary_problems
 from dubio.metrics.metric import metric_named, name_and_arguments
 from dubio.metrics.quantities import applicable_quantities
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.metrics.requirements import lacking
+from dubio.metrics.requirements import has_labels
 
 if TYPE_CHECKING:
     import pandas
@@ -122,11 +122,6 @@ class SplitScores:
     referred_by: tuple[str, ...]
     scores: Mapping[str, Score]
     reasons: Mapping[str, str]
-
-
-def has_labels(predictions: Predictions) -> bool:
-    """Return whether any row has a label among the classes."""
-    return lacking(predictions, {"labels"}) is None
 
 
 def score_split(
@@ -225,8 +220,7 @@ class EstimatorScores:
         scores = self.on(split)
         if metric in scores.reasons:
             raise UserError(scores.reasons[metric])
-        if metric not in scores.scores:
-            raise UnknownName(f"score on {scores.name!r}", metric, scores.scores)
+        check_known(f"score on {scores.name!r}", [metric], scores.scores)
         return scores.scores[metric]
 
     def on(self, split: str | None = None) -> SplitScores:
@@ -236,8 +230,7 @@ class EstimatorScores:
             UnknownName: When it was not scored.
         """
         name = next(iter(self.splits)) if split is None else split
-        if name not in self.splits:
-            raise UnknownName("split", name, self.splits)
+        check_known("split", [name], self.splits)
         return self.splits[name]
 
     def referral(self, split: str | None = None, quantity: str | None = None) -> tuple[Retained, ...]:
@@ -249,8 +242,7 @@ class EstimatorScores:
         """
         on = self.on(split)
         by = quantity or (on.referred_by[0] if on.referred_by else ENTROPY)
-        if by not in on.referred_by:
-            raise UnknownName(f"quantity that rows of {on.name!r} were referred by", by, on.referred_by)
+        check_known(f"quantity that rows of {on.name!r} were referred by", [by], on.referred_by)
         return tuple(
             Retained(
                 fraction,

@@ -74,7 +74,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dubio.core.documents import parse_toml, read_document
-from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UserError, check_known
 from dubio.core.specs import canonical
 from dubio.core.validate import DISTINCT, NonNegative, Positive, at_least, decode, entries, matching
 
@@ -228,11 +228,11 @@ class Benchmark:
                     raise UserError(f"benchmark {self.name!r}: {key} has {value!r} twice.")
         used = set(self.all_methods)
         with_bases = used | {self.base(name) for name in used}
-        check_names("method in [method]", self.method_arguments, with_bases)
-        check_names("method in [tune]", self.tune, used)
+        check_known("method in [method]", self.method_arguments, with_bases)
+        check_known("method in [tune]", self.tune, used)
         for task in self.tasks:
-            check_names(f"method in task.method of {task.name}", task.method_arguments, with_bases)
-            check_names(f"method in task.method_network of {task.name}", task.method_network, with_bases)
+            check_known(f"method in task.method of {task.name}", task.method_arguments, with_bases)
+            check_known(f"method in task.method_network of {task.name}", task.method_network, with_bases)
         for name in self.variants:
             if name not in used:
                 raise UserError(f"[variant.{name}] is not used; add {name!r} to methods = […].")
@@ -303,8 +303,7 @@ def load_benchmark(name: str, preset: str | None = None, methods: Sequence[str] 
         text = read_document(path)
     else:
         shipped = benchmark_files()
-        if name not in shipped:
-            raise UnknownName("benchmark (or TOML file)", name, shipped)
+        check_known("benchmark (or TOML file)", [name], shipped)
         text = shipped[name].read_bytes()
     table = parse_toml(text, f"benchmark {name!r}")
     try:
@@ -350,13 +349,12 @@ def _one_entry_per_network(table: Table) -> dict[str, Any]:
 
 def _with_network_defaults(tasks: Sequence[TaskEntry], defaults: Mapping[str, _TaskTables]) -> list[TaskEntry]:
     """Return the entries with ``[network.NAME]`` as defaults of every task with that network."""
-    check_names("network in [network]", defaults, {entry.network for entry in tasks})
+    check_known("network in [network]", defaults, {entry.network for entry in tasks})
     merged = []
     for entry in tasks:
         default = defaults.get(entry.network, _TaskTables())
-        changes: dict[str, Any] = {
-            key: {**getattr(default, key), **getattr(entry, key)} for key in (*TABLES, *METHOD_TABLES)
-        }
+        keys = (*TABLES, *METHOD_TABLES)
+        changes: dict[str, Any] = {key: {**getattr(default, key), **getattr(entry, key)} for key in keys}
         merged.append(replace(entry, **changes, methods=default.methods if entry.methods is None else entry.methods))
     return merged
 
@@ -367,19 +365,19 @@ def _extended(name: str, presets: Mapping[str, _Preset]) -> _Preset:
     if not preset.extends:
         return preset
     where = f"preset in [preset.{name}] extends"
-    check_names(where, [preset.extends], [other for other, table in presets.items() if not table.extends])
+    check_known(where, [preset.extends], [other for other, table in presets.items() if not table.extends])
     return preset.over(presets[preset.extends])
 
 
 def _chosen_preset(benchmark: str, file: _File, requested: str | None) -> str:
     """Return the name of the preset to apply; empty for none."""
     if file.default_preset:
-        check_names("preset in default_preset", [file.default_preset], file.preset)
+        check_known("preset in default_preset", [file.default_preset], file.preset)
     if requested is None:
         return file.default_preset
     if not file.preset:
         raise UserError(f"benchmark {benchmark!r} has no presets; omit --preset {requested}.")
-    check_names(f"preset of benchmark {benchmark}", [requested], file.preset)
+    check_known(f"preset of benchmark {benchmark}", [requested], file.preset)
     return requested
 
 
@@ -387,13 +385,13 @@ def _check_preset(benchmark: Benchmark, name: str, preset: _Preset) -> None:
     labels = {label for entry in benchmark.tasks for label in entry.labels}
     networks = {entry.network for entry in benchmark.tasks}
     methods = {*benchmark.all_methods, *benchmark.variants, *map(benchmark.base, benchmark.variants)}
-    check_names(f"method in [preset.{name}]", preset.method_arguments, {*methods, *(preset.methods or ())})
+    check_known(f"method in [preset.{name}]", preset.method_arguments, {*methods, *(preset.methods or ())})
     for condition in preset.where:
         where = f"[[preset.{name}.where]]"
         for tables in (condition.method_arguments, condition.method_network):
-            check_names(f"method in {where}", tables, {*methods, *(condition.methods or ())})
-        check_names(f"task in {where}", condition.task or (), labels)
-        check_names(f"network in {where}", condition.network or (), networks)
+            check_known(f"method in {where}", tables, {*methods, *(condition.methods or ())})
+        check_known(f"task in {where}", condition.task or (), labels)
+        check_known(f"network in {where}", condition.network or (), networks)
 
 
 def _with_preset(benchmark: Benchmark, name: str, preset: _Preset, requested: Iterable[str]) -> Benchmark:
@@ -459,10 +457,3 @@ def _merged(below: Tables, above: Tables) -> Tables:
 
 def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if name in names}
-
-
-def check_names(where: str, names: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise UnknownName for the first name that is not allowed."""
-    for name in names:
-        if name not in allowed:
-            raise UnknownName(where, name, allowed)

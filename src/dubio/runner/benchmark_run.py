@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,16 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dubio.core.errors import DubioError, UserError, one_of
+from dubio.core.errors import UserError, one_of
 from dubio.core.registry import is_installed, load_plugins, plugin_title
-from dubio.core.types import IntArray, Split, Task
-from dubio.metrics.quantities import extreme_rows
+from dubio.core.types import Task
 from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
 from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes, prediction_seconds
+from dubio.runner.examples import store_examples
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executors import CPU, Executor, LocalExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
@@ -135,24 +131,28 @@ class PreparedBenchmark:
         trial_plan, trials, plan = self._plans()
         return forecast(plan, trial_plan, len(trials), self.tasks, self.trainer, store=store, jobs=jobs, device=device)
 
-    def run(self, store: Store, jobs: int = 1, executor: str = "local", **options: Any) -> RunOutcome:
+    def run(
+        self, store: Store, jobs: int = 1, executor: str = "local", *, examples: bool = True, **options: Any
+    ) -> RunOutcome:
         """Make everything that is not in the store, and write the manifest and the index.
 
         Args:
             store: Where results are written.
             jobs: Processes at a time.
             executor: Name of the executor.
+            examples: Whether texts, table rows and small images of some test examples are stored for the report.
             options: Further arguments of :meth:`make`.
         """
         executed = self.make(store, jobs, executor, **options)
         manifest = make_manifest(
             self.benchmark, self.tasks, executed.plan, executed.choices, executed.outcome, skipped=self.skipped,
-            warnings=self.warnings, command=self.command, plugins=map(plugin_title, self.plugins),
+            warnings=self.warnings, command=self.command, plugins=map(plugin_title, self.plugins), examples=examples,
         )  # fmt: skip
         warnings = fit_warnings(store, manifest["runs"])
         manifest["advice"] += warnings
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
-        store_thumbnails(store, self.tasks, manifest["runs"])
+        if examples:
+            store_examples(store, self.tasks, manifest["runs"], executed.outcome.completed)
         return RunOutcome(manifest, path, executed.outcome, damaged=rebuild_index(store), warnings=warnings)
 
     def make(
@@ -178,9 +178,8 @@ class PreparedBenchmark:
             logs.mkdir()
         installed = [plugin for plugin in self.plugins if is_installed(plugin)]
         files = [Path(plugin) for plugin in self.plugins if plugin not in installed]
-        orders = WorkerOrders(
-            store.path, files, checkpoint_seconds, self.trainer.__name__, devices, installed, resources
-        )
+        trainer = self.trainer.__name__
+        orders = WorkerOrders(store.path, files, checkpoint_seconds, trainer, devices, installed, resources)
         workers = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
             tuned = self._execute(trial_plan, store, workers, show)
@@ -303,6 +302,7 @@ def run(
     resources: str | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: bool = True,
+    examples: bool = True,
 ) -> Run:
     """Train, predict and evaluate the methods of a benchmark; what the store holds is not made again.
 
@@ -329,6 +329,8 @@ def run(
         resources: What a job takes of a Ray cluster, such as ``"cpu=2,gpu=0.5,memory=4GB"``; one core if omitted.
         checkpoint_seconds: Interval at which a running fit is saved.
         progress: Whether progress is shown on standard error.
+        examples: Whether texts, table rows and small images of some test examples are stored for the report; without,
+            nothing of the data is in the report.
 
     Returns:
         The run. Fits and predictions that failed are in ``run.failures``; all others have been made.
@@ -352,7 +354,7 @@ def run(
     with Store.open(store) as opened:
         outcome = prepared.run(
             opened, count, executor, devices=device_names, checkpoint_seconds=checkpoint_seconds,
-            show=progress, resources=job_resources,
+            show=progress, resources=job_resources, examples=examples,
         )  # fmt: skip
     return Run(outcome.path.stem, outcome.manifest, Path(store))
 
@@ -413,69 +415,3 @@ def check_executor(executor: str, resources: str | None, devices: str | Sequence
     if amounts.get("gpu") and devices is not None:
         raise UserError("--devices cannot be used with gpu in --resources: Ray gives every job its own device.")
     return amounts
-
-
-# Thumbnails of the images that a report may show: the most and least certain ones of every method's first run. They are
-# chosen and stored while the data is in memory, so that a report that is written later, from the store alone, can show
-# them. Rows belong to a split's fingerprint, so that runs on the same data share their thumbnails.
-
-SHOWN = 6
-"""Examples of each kind: certain and right, certain and wrong, uncertain and right, uncertain and wrong."""
-
-MOST_THUMBNAILS = 400
-"""Largest number of thumbnails of a split."""
-
-LONGEST_SIDE = 64
-"""Largest side of a thumbnail in pixels; smaller images keep their size."""
-
-
-def store_thumbnails(store: Store, tasks: Iterable[PreparedTask], runs: Sequence[Mapping[str, Any]]) -> None:
-    """Store thumbnails of the images that the runs were most and least certain about.
-
-    Args:
-        store: Holds the predictions and receives the thumbnails.
-        tasks: The tasks that were run; those without images are passed over.
-        runs: The runs as the manifest lists them.
-    """
-    for task in tasks:
-        if task.task.inputs == "image":
-            first = _first_runs(runs, task)
-            for split in _shown_splits(task):
-                rows = _extreme_rows(store, split, first)
-                images = (np.asarray(split.data.take(np.array([row])).inputs)[0] for row in rows)
-                pictures = {int(row): thumbnail(image) for row, image in zip(rows, images, strict=True)}
-                store.write_pictures(split.fingerprint, pictures)
-
-
-def thumbnail(image: NDArray[np.uint8]) -> bytes:
-    """Return an image ``[H, W, C]`` of one or three channels as a small PNG; a pixel is the mean of a block."""
-    from PIL import Image
-
-    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    factor = -(-max(picture.size) // LONGEST_SIDE)
-    sink = io.BytesIO()
-    (picture.reduce(factor) if factor > 1 else picture).save(sink, "PNG", optimize=True)
-    return sink.getvalue()
-
-
-def _first_runs(runs: Sequence[Mapping[str, Any]], task: PreparedTask) -> list[str]:
-    """Return the prediction ids of each method's first run on a task."""
-    own = [run for run in runs if (run["task"], run["network"]) == (task.name, task.entry.network)]
-    return list({run["method"]: run["id"] for run in reversed(own)}.values())
-
-
-def _shown_splits(task: PreparedTask) -> list[Split]:
-    """Return the in-domain test split and the shifted ones, without severities of a corruption: the same images."""
-    shifted = [split for split in task.task.of_kind("shift") if split.severity is None]
-    return [*task.task.of_kind("id")[:1], *shifted]
-
-
-def _extreme_rows(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:
-    """Return the extreme rows of these predictions; unreadable ones are passed over, the report will name them."""
-    rows: list[IntArray] = []
-    for pred_id in predictions:
-        try:
-            rows.append(extreme_rows(store.read_predictions(pred_id, split.name, split.fingerprint), count=SHOWN).rows)
-        except DubioError:
-            continue
-    return np.unique(np.concatenate(rows))[:MOST_THUMBNAILS] if rows else np.empty(0, dtype=np.int64)

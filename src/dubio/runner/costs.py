@@ -106,9 +106,8 @@ def forecast(
     seconds |= {node.id: prediction_seconds(node, nodes, costs) for node in predictions}
     training = sum(seconds[fit_id] for fit_id in fits_left) / jobs
     predicting = sum(seconds[node.id] for node in predictions) / jobs
-    size = sum(costs[fit_id]["bytes"] for fit_id in fits_left) + sum(
-        _prediction_bytes(node, nodes) for node in predictions
-    )
+    size = sum(costs[fit_id]["bytes"] for fit_id in fits_left)
+    size += sum(FLOAT_BYTES * _samples(node, nodes) * _rows(node) * len(node.task.task.classes) for node in predictions)
     return Forecast(
         trainings=len(plan.of_kind("fit")),
         asked=plan.unshared,
@@ -142,10 +141,6 @@ def _samples(node: Node, nodes: Mapping[str, Node]) -> int:
     return stored_samples(node.spec, None if fit is None else fit.spec)
 
 
-def _prediction_bytes(node: Node, nodes: Mapping[str, Node]) -> int:
-    return FLOAT_BYTES * _samples(node, nodes) * _rows(node) * len(node.task.task.classes)
-
-
 def prediction_seconds(node: Node, nodes: Mapping[str, Node], costs: Mapping[str, Cost]) -> float:
     """Return the estimated seconds of a prediction: a forward pass for every example and sample.
 
@@ -162,16 +157,13 @@ def _report_seconds(plan: Plan) -> float:
     """
     if not plan.runs:
         return 0.0
-    splits = [(node, split) for node in _reported(plan) for split in node.task.predicted if split.kind != "val"]
+    reported = [plan.nodes[run.id] for run in plan.runs]
+    splits = [(node, split) for node in reported for split in node.task.predicted if split.kind != "val"]
     values = sum(
         len(split) * len(node.task.task.classes) * _samples(node, plan.nodes) * max(1, len(node.needs))
         for node, split in splits
     )
     return REPORT_BASE + REPORT_PER_SPLIT * len(splits) + REPORT_PER_VALUE * values
-
-
-def _reported(plan: Plan) -> list[Node]:
-    return [plan.nodes[run.id] for run in plan.runs]
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
@@ -197,7 +189,7 @@ def check_fits(nodes: Iterable[Node], trainer: Trainer) -> None:
     Raises:
         UserError: Naming task, network and method.
     """
-    for node in {_equal_cost(node.spec): node for node in nodes if node.kind == "fit"}.values():
+    for node in {_equal_cost(node): node for node in nodes if node.kind == "fit"}.values():
         try:
             trainer.check(node.spec, node.task.task)
         except UserError as error:
@@ -207,9 +199,9 @@ def check_fits(nodes: Iterable[Node], trainer: Trainer) -> None:
             continue  # a bug in a network: its fits fail, are recorded, and do not stop the others
 
 
-def _equal_cost(spec: Mapping[str, Any]) -> str:
+def _equal_cost(node: Node) -> str:
     """Return the identity that fits of equal cost share: everything but seed, member and the fit they start from."""
-    return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
+    return identity({key: value for key, value in node.spec.items() if key not in ("seed", "member", "start")})
 
 
 def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, Cost]:
@@ -217,27 +209,23 @@ def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, 
 
     A fit that is not measured has the pace of one with the same network and encoding, of the same task where one was.
     """
-    kinds = {_equal_cost(node.spec): node for node in nodes}
+    kinds = {_equal_cost(node): node for node in nodes}
     costs: dict[str, Cost] = {}
     paces: dict[str, float] = {}
     started = time.monotonic()
-    for required, keys_of in ((True, _network_key), (False, setup_key), (False, _equal_cost_of)):
+    for required, keys_of in ((True, _network_key), (False, setup_key), (False, _equal_cost)):
         for kind, node in kinds.items():
             late = time.monotonic() - started > MEASURING_SECONDS
             if keys_of(node) in paces or (late and not required):
                 continue
             costs[kind] = trainer.estimate(node.spec, node.task.task, device=device)
-            for key in (_network_key(node), setup_key(node), _equal_cost_of(node)):
+            for key in (_network_key(node), setup_key(node), _equal_cost(node)):
                 paces.setdefault(key, costs[kind].get("pace", 0.0))
     for kind, node in kinds.items():
         if kind not in costs:
             pace = paces.get(setup_key(node), paces[_network_key(node)])
             costs[kind] = trainer.estimate(node.spec, node.task.task, device=device, pace=pace)
-    return {node.id: costs[_equal_cost(node.spec)] for node in nodes}
-
-
-def _equal_cost_of(node: Node) -> str:
-    return _equal_cost(node.spec)
+    return {node.id: costs[_equal_cost(node)] for node in nodes}
 
 
 def _network_key(node: Node) -> str:
@@ -252,14 +240,14 @@ def setup_key(node: Node) -> str:
 
 def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:
     """Return id → cost of these fits if an example took one second in a step: the same on every machine."""
-    kinds = {_equal_cost(node.spec): node for node in nodes}
+    kinds = {_equal_cost(node): node for node in nodes}
     costs = {}
     for kind, node in kinds.items():
         try:
             costs[kind] = trainer.estimate(node.spec, node.task.task, device=CPU, pace=1.0)
         except Exception:
             costs[kind] = UNKNOWN  # a bug in a network: its fits fail, and are recorded
-    return {node.id: costs[_equal_cost(node.spec)] for node in nodes}
+    return {node.id: costs[_equal_cost(node)] for node in nodes}
 
 
 def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable[[str], None]) -> dict[str, Cost]:
@@ -270,7 +258,7 @@ def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable
         executor: Runs the measurements.
         note: Shows a message.
     """
-    kinds = {_equal_cost(node.spec): node for node in nodes}
+    kinds = {_equal_cost(node): node for node in nodes}
     waiting = list(kinds)
     measured: dict[str, Cost] = {}
     while len(measured) < len(kinds):
@@ -288,4 +276,4 @@ def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable
                     waiting.append(event.id)
                     continue
             measured[event.id] = event.result.get("cost", UNKNOWN)
-    return {node.id: measured[_equal_cost(node.spec)] for node in nodes}
+    return {node.id: measured[_equal_cost(node)] for node in nodes}

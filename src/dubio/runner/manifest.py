@@ -17,7 +17,7 @@ from dubio.core.errors import CorruptFile
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, identity, restore
 from dubio.core.types import Task
-from dubio.runner.benchmark_file import Benchmark, TaskEntry
+from dubio.runner.benchmark_file import Benchmark, Table, TaskEntry
 from dubio.runner.execute import Outcome
 from dubio.runner.overrides import DATA, whole_path
 from dubio.runner.plan import Plan, method_rows
@@ -58,6 +58,7 @@ def manifest_key(benchmark: Benchmark, tasks: Iterable[PreparedTask]) -> str:
 def make_manifest(
     benchmark: Benchmark, tasks: Sequence[PreparedTask], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
     *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (), command: str = "", plugins: Iterable[str] = (),
+    examples: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the manifest of a run.
 
@@ -71,9 +72,10 @@ def make_manifest(
         warnings: Reasons to distrust the results.
         command: The command that makes the same run, where there is one.
         plugins: The plugins that were loaded, as a person reads them.
+        examples: Whether examples of its data may be stored and shown.
     """
     loaded = list(plugins)
-    lacking = outcome.failures.keys() | outcome.blocked
+    completed = [run for run in plan.runs if run.id not in outcome.failures.keys() | outcome.blocked]
     tuning = [choice.to_json() for choice in choices]
     return {
         "schema": SCHEMA,
@@ -81,14 +83,13 @@ def make_manifest(
         "benchmark": benchmark.to_json(),
         "tasks": [_task(task, benchmark) | _budgets(task, benchmark, plan, tuning) for task in tasks],
         "methods": method_rows(benchmark, tasks, plan),
-        "runs": [
-            {**vars(run), "fits": list(run.fits), "spec": dict(run.spec)} for run in plan.runs if run.id not in lacking
-        ],
+        "runs": [{**vars(run), "fits": list(run.fits), "spec": dict(run.spec)} for run in completed],
         "tuning": tuning,
         "failures": list(outcome.failures.values()),
         "skipped": [item.to_json() for item in skipped],
         "advice": list(warnings),
-        **({"command": command} if command else {}),
+        **({"command": f"{command}{'' if examples else ' --no-examples'}"} if command else {}),
+        **({} if examples else {"examples": False}),
         **({"plugins": loaded} if loaded else {}),
     }
 
@@ -123,9 +124,7 @@ def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def _budgets(
-    task: PreparedTask, benchmark: Benchmark, plan: Plan, tuning: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _budgets(task: PreparedTask, benchmark: Benchmark, plan: Plan, tuning: Iterable[Table]) -> dict[str, Any]:
     """Return the budget of every method that trains the task's network: epochs, patience, and trials of its tuning.
 
     Epochs and patience are those of the recipe as it was resolved, with all trainings that a fit starts from; None
@@ -179,14 +178,22 @@ def subgroup_columns(task: Task) -> dict[str, Any]:
 def benchmark_warnings(benchmark: Benchmark) -> tuple[str, ...]:
     """Return one sentence for each thing in a benchmark that the papers advise against."""
     tasks, names = benchmark.tasks, benchmark.all_methods
+    idle = [name for name in names if any(_stated(benchmark, task, name).get("epochs") == 0 for task in tasks)]
+    sentences = [f"epochs = 0: {', '.join(idle)} predict with the weights that they start from."] if idle else []
     untuned = [name for name in names if any(_untuned(benchmark, task, name) for task in tasks)]
     if not untuned:
-        return ()
+        return tuple(sentences)
     return (
+        *sentences,
         f"Sampling noise at a rate that was not tuned to the task often underestimates uncertainty: "
         f"{', '.join(untuned)}. Tune it with [tune.METHOD] {RATE} = […], set {RATE} yourself, or prefer a method that "
         "learns the rate.",
     )
+
+
+def _stated(benchmark: Benchmark, task: TaskEntry, name: str) -> Mapping[str, Any]:
+    """Return the arguments of a method that the benchmark or its user states for a task."""
+    return explicit_arguments(benchmark, task, name) if name in benchmark.methods_of(task) else {}
 
 
 def _untuned(benchmark: Benchmark, task: TaskEntry, name: str) -> bool:

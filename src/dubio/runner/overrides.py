@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.documents import parse_toml
-from dubio.core.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError, check_known
 from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Task
@@ -29,7 +29,6 @@ from dubio.runner.benchmark_file import (
     Tables,
     TaskEntry,
     benchmark_files,
-    check_names,
     narrowed,
     parse_benchmark,
 )
@@ -194,7 +193,7 @@ def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:
     selected = set(names)
     labels = {label for task in benchmark.tasks for label in task.labels}
     with_preset = f" with preset {benchmark.preset}" if benchmark.preset else ""
-    check_names(f"task of benchmark {benchmark.name}{with_preset}", sorted(selected), labels)
+    check_known(f"task of benchmark {benchmark.name}{with_preset}", sorted(selected), labels)
     return tuple(task for task in benchmark.tasks if not selected or selected & {*task.labels})
 
 
@@ -226,7 +225,7 @@ def _with_setting(benchmark: Benchmark, prefix: str, key: str, value: Any) -> Be
         return replace(benchmark, tasks=tuple(_with(task, table, key, value) for task in benchmark.tasks))
     bases = {benchmark.base(name) for name in benchmark.all_methods}
     prefixes = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
-    check_names(f"prefix in --set {prefix}.{key}", [prefix], prefixes)
+    check_known(f"prefix in --set {prefix}.{key}", [prefix], prefixes)
     benchmark = _without_argument(benchmark, {prefix}, key)
     old = benchmark.method_arguments
     return replace(benchmark, method_arguments={**old, prefix: {**old.get(prefix, {}), key: value}})
@@ -305,18 +304,16 @@ def parse_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
     if not isinstance(seeds, str | int):
         raise UserError(f"seeds must be a number of seeds, a list of them or a text such as '0-4'; given {seeds!r}.")
     if not 1 <= (count := int(seeds.strip()[:40] if isinstance(seeds, str) else seeds)) <= MOST_SEEDS:
-        raise UserError(
-            f"--seeds {count} is a number of seeds; give 1 to {MOST_SEEDS}. The seed {count} alone is {count}-{count}."
-        )
+        alone = f"The seed {count} alone is {count}-{count}."
+        raise UserError(f"--seeds {count} is a number of seeds; give 1 to {MOST_SEEDS}. {alone}")
     return tuple(range(count))
 
 
 def _seed_range(piece: str, text: str) -> range:
     match = RANGE.fullmatch(piece)
     if not match:
-        raise UserError(
-            f"--seeds must be a number of seeds (5), a list such as 0,1,2 or a range such as 0-4; given {text!r}."
-        )
+        allowed = "a number of seeds (5), a list such as 0,1,2 or a range such as 0-4"
+        raise UserError(f"--seeds must be {allowed}; given {text!r}.")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first or last - first >= MOST_SEEDS:
         raise UserError(f"--seeds: {piece!r} is not a range of 1 to {MOST_SEEDS} seeds.")
@@ -368,9 +365,7 @@ def verified_tasks(benchmark: Benchmark) -> dict[int, Task]:
     return tasks
 
 
-def own_data_benchmark(
-    arguments: Mapping[str, Any], preset: str | None, methods: Sequence[str]
-) -> tuple[Benchmark, Task]:
+def own_data_benchmark(arguments: Table, preset: str | None, methods: Sequence[str]) -> tuple[Benchmark, Task]:
     """Return the benchmark of a user's own data, and the task that was read for it.
 
     Args:
@@ -406,10 +401,8 @@ def _check_data_option(benchmark: Benchmark, name: str) -> None:
         return
     option, benchmark_name = f"--{name.replace('_', '-')}", f"benchmark {benchmark.name!r}"
     if not options:
-        raise UserError(
-            f"{option} is an option for your own data, but {benchmark_name} has its own: give either a benchmark or "
-            "--data."
-        )
+        reason = f"{benchmark_name} has its own: give either a benchmark or --data"
+        raise UserError(f"{option} is an option for your own data, but {reason}.")
     raise UserError(f"{option}: no task of {benchmark_name} has an argument {name!r}; they have {', '.join(options)}.")
 
 

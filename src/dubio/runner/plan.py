@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS, Entry
 from dubio.core.specs import describe, identity
-from dubio.runner.benchmark_file import Benchmark
+from dubio.runner.benchmark_file import Benchmark, Table
 from dubio.runner.prepare import PreparedTask, make_method
 from dubio.runner.trainer import Trainer
 from dubio.store.records import EntryKind
@@ -119,10 +119,7 @@ def is_recipe(method: Any) -> bool:
 
 
 def make_plan(
-    benchmark: Benchmark,
-    tasks: Iterable[PreparedTask],
-    trainer: Trainer,
-    chosen: Mapping[tuple[int, str], Mapping[str, Any]],
+    benchmark: Benchmark, tasks: Iterable[PreparedTask], trainer: Trainer, chosen: Mapping[tuple[int, str], Table]
 ) -> Plan:
     """Plan a benchmark.
 

@@ -175,11 +175,10 @@ def _read(entry: TaskEntry, tasks: dict[bytes, Task | UserError]) -> Task:
 
 
 Arguments = dict[str, Any]
+ByMethod = dict[str, Arguments]
 
 
-def _resolved_arguments(
-    benchmark: Benchmark, entry: TaskEntry
-) -> tuple[Arguments, dict[str, Arguments], dict[str, Arguments]]:
+def _resolved_arguments(benchmark: Benchmark, entry: TaskEntry) -> tuple[Arguments, ByMethod, ByMethod]:
     """Return the arguments of the network, of the methods, and of the network for methods whose network differs."""
     network = NETWORKS.entry(entry.network).check(entry.network_arguments)
     TASKS.entry(entry.name).check(entry.arguments)
@@ -187,9 +186,8 @@ def _resolved_arguments(
 
 
 def _prepared(
-    index: int, entry: TaskEntry, task: Task, arguments: Arguments, methods: dict[str, Arguments],
-    method_networks: dict[str, Arguments],
-) -> PreparedTask:  # fmt: skip
+    index: int, entry: TaskEntry, task: Task, arguments: Arguments, methods: ByMethod, method_networks: ByMethod
+) -> PreparedTask:
     network = NETWORKS.entry(entry.network)
     inputs = network.facts.get("inputs")
     if inputs != task.inputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import importlib.util
 import json
 import math
 import os
@@ -23,6 +24,14 @@ from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, SMALLEST, resou
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 ANSWER_SECONDS = 11.0
 """Time for a cluster to answer, from the moment when Ray is imported: a busy machine is no sign of a wrong address."""
+
+CONNECT_SECONDS = 8.0
+"""Time for the host to take up a connection, and for what listens there to say a word."""
+
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""How a client of HTTP/2, such as Ray's, begins, with no settings of its own (RFC 9113, 3.4): every server answers."""
+SETTINGS_FRAME = b"\x04"
+"""The type of the frame with which it answers, after the three bytes of its length."""
 
 NODE_SECONDS = 5.0
 """Time for its nodes to say what they are; nodes that take longer are asked again before they get a job."""
@@ -115,9 +124,8 @@ class RayCluster:
         """Ask Ray for an actor with the resources of a job."""
         custom = {name: amount for name, amount in self.needs.items() if name not in RAY_NAMES}
         memory = {"memory": int(self.needs["memory"])} if "memory" in self.needs else {}
-        return self.new_guest(
-            num_cpus=self.needs["cpu"], num_gpus=self.needs.get("gpu", 0.0), resources=custom, **memory
-        )
+        cpu, gpu = self.needs["cpu"], self.needs.get("gpu", 0.0)
+        return self.new_guest(num_cpus=cpu, num_gpus=gpu, resources=custom, **memory)
 
 
 def _units(amount: float) -> int:
@@ -174,13 +182,25 @@ def check_cluster() -> None:
         MissingExtra: If Ray is not installed.
         UserError: Naming the address or the node, the reason and what to do.
     """
-    ray, address = load_ray(), cluster_address()
-    if address == LOCAL or ray.is_initialized():
+    address = cluster_address()
+    imported = address == LOCAL or "ray" in sys.modules or importlib.util.find_spec("ray") is None
+    if imported and (load_ray().is_initialized() or address == LOCAL):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if address != "auto" and not (host and port.isascii() and port.isdigit() and int(port) < 65536):
         forms = "HOST:PORT, ray://HOST:PORT, auto (the cluster of this machine) or local (a new instance)"
         raise UserError(f"{ADDRESS_VARIABLE} must be {forms}; given {address!r}.")
+    if address != "auto":
+        try:  # before Ray is imported, here and in the process that asks: on a busy machine that takes longest
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS) as connection:
+                connection.sendall(HTTP2_PREFACE)
+                answer = connection.recv(9)
+                if answer[3:4] != SETTINGS_FRAME and os.environ.get("RAY_USE_TLS", "0") == "0":
+                    raise _unusable(address, "what listens there is no Ray cluster")
+        except TimeoutError:
+            raise _unusable(address, f"nothing answers there within {CONNECT_SECONDS:.0f} s") from None
+        except OSError as error:
+            raise _unusable(address, error.strerror or str(error)) from error
     for facts in _nodes_at(address):
         if fault := fault_of(facts, address):
             raise UserError(fault)
@@ -205,7 +225,11 @@ def _nodes_at(address: str) -> list[Json]:
         reason = last or f"no answer of a Ray cluster within {ANSWER_SECONDS:.0f} s"
     except subprocess.TimeoutExpired:
         reason = f"no answer of a Ray cluster within {IMPORT_SECONDS:.0f} s"
-    raise UserError(
+    raise _unusable(address, reason)
+
+
+def _unusable(address: str, reason: str) -> UserError:
+    return UserError(
         f"{ADDRESS_VARIABLE} {address!r} cannot be used: {reason.rstrip('.')}. Start a cluster there "
         "(ray start --head), correct the variable, or unset it to run on this machine alone."
     )
@@ -216,9 +240,6 @@ def main(address: str) -> int:
     try:
         ray = load_ray()
         faulthandler.dump_traceback_later(ANSWER_SECONDS, exit=True)  # also ends a call that holds every lock
-        if address != "auto":
-            host, _, port = address.removeprefix("ray://").rpartition(":")
-            socket.create_connection((host.strip("[]"), int(port))).close()
         ray.init(address=address, log_to_driver=False, logging_level="critical")
         faulthandler.cancel_dump_traceback_later()
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]

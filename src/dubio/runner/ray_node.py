@@ -92,10 +92,8 @@ class JobServer:
         os.environ.update(variables)
         own_orders = json.loads(orders)
         # The node's own packages first: those of the driver may be for another machine.
-        own_orders["path"] = [
-            *sys.path,
-            *(path for path in own_orders["path"] if path not in sys.path and os.path.exists(path)),
-        ]
+        further = (path for path in own_orders["path"] if path not in sys.path and os.path.exists(path))
+        own_orders["path"] = [*sys.path, *further]
         self._runner = open_job_runner(own_orders)
         self._progress: tuple[float, str] | None = None
         self._result: dict[str, Any] | None = None

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError
+from dubio.core.files import CACHE_VARIABLE, cache_dir
 from dubio.core.registry import TASKS
 from dubio.core.specs import canonical
 from dubio.encoders.pretrained import ENCODER
 from dubio.runner.ray_node import Piece
 from dubio.store import Store
-from dubio.store.predictions import place_prediction
-from dubio.store.records import EntryKind, Layout, read_record
-from dubio.tasks.sources.locate import CACHE_VARIABLE, DATA_VARIABLE, DataSource, cache_dir
+from dubio.store.records import EntryKind, Layout
+from dubio.tasks.sources.locate import DATA_VARIABLE, DataSource
 
 PIECE = 16 * 2**20
 """Largest number of bytes that travel at once."""
@@ -52,9 +52,7 @@ def with_paths(job: Mapping[str, Any], root: str = "") -> Json:
         root: The node's folder; empty for a node that sees the driver's files.
     """
     name, arguments = job["task"]
-    paths = {
-        key: str(path) if not root else f"{root}/{copy_name(path)}" for key, path in named_paths(arguments).items()
-    }
+    paths = {key: f"{root}/{copy_name(path)}" if root else str(path) for key, path in named_paths(arguments).items()}
     return {**job, "task": [name, {**arguments, **paths}]}
 
 
@@ -189,29 +187,13 @@ class NodeLink:
                             sink.write(self._call("read", f"{name}/{file}", offset, PIECE))
         except OSError as fault:
             raise StoreError(f"cannot write {str(fault.filename or folder)!r}: {fault.strerror or fault}.") from fault
-        accept(store, arrived, kind, identifier)
+        Store(arrived).verify(kind, identifier)
+        store.place(folder, kind, identifier)
         if kind == "fits":
             with self._lock:
                 self._copies.add(f"incoming/{identifier}")
         else:
             self._call("remove", name)
-
-
-def accept(store: Store, arrived: Layout, kind: EntryKind, identifier: str) -> None:
-    """Verify a fit or prediction that lies in the store's scratch directory, and put it in place.
-
-    Raises:
-        CorruptFile: When it is not what was written.
-    """
-    Store(arrived).verify(kind, identifier)
-    source, target = (layout.directory(kind, identifier) for layout in (arrived, store.layout))
-    if kind == "fits":
-        store.scratch.adopt_directory(source, target)
-        store.checkpoint(identifier).remove()
-    else:
-        record = read_record(source)
-        place_prediction(store.scratch, source, target, record["files"], record["environment"])
-    store.forget_failure(identifier)
 
 
 def is_complete(store: Store, job: Mapping[str, Any]) -> bool:

@@ -107,12 +107,8 @@ class JobRunner:
         parent = None if spec["start"] is None else self._read_fit(spec["start"])
         checkpoint = self._store.checkpoint(job["id"], self._checkpoint_seconds)
         self._notes = checkpoint.notes
-        context = self._trainer.FitContext(
-            device=self._device,
-            progress=report,
-            checkpoint=checkpoint,
-            start=None if parent is None else parent.tensors,
-        )
+        start = None if parent is None else parent.tensors
+        context = self._trainer.FitContext(device=self._device, progress=report, checkpoint=checkpoint, start=start)
         fitted = self._trainer.fit(spec, self._task(job), context)
         record = {**fitted.record, "environment": environment(self._device)}
         self._store.write_fit(spec, fitted.tensors, fitted.encoder, record)

@@ -82,9 +82,8 @@ def _output(case: NetworkCase) -> Iterator[Problem]:
         with torch.inference_mode():
             out = network(batch)
     except Exception as fault:
-        yield Problem(
-            f"A pass over a batch of {ROWS} examples raised {one_line(fault)}", "Make the stages fit each other."
-        )
+        problem = f"A pass over a batch of {ROWS} examples raised {one_line(fault)}"
+        yield Problem(problem, "Make the stages fit each other.")
         return
     shape = (ROWS, network.width) if network.sets == 1 else (ROWS, network.sets, network.width)
     if not isinstance(out, Tensor) or out.shape != shape:

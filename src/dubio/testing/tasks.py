@@ -201,11 +201,6 @@ def _card(case: TaskCase) -> Iterator[Problem]:
             yield Problem(f"{name} is empty.", "Name the data's source and licence.")
 
 
-def _exclusive(case: TaskCase) -> bool:
-    # a multi-label row may carry known labels beside a novel one, so that nothing can be said of it
-    return case.subject.target != "multilabel"
-
-
 # --- what two splits must not share -----------------------------------------------------------------------------------
 
 
@@ -259,9 +254,7 @@ def shared_ids(task: Task) -> Iterator[Problem]:
 
 
 def _common(one: StrArray | None, other: StrArray | None) -> list[str]:
-    if one is None or other is None:
-        return []
-    return [str(name) for name in np.intersect1d(one, other)]
+    return [] if one is None or other is None else [str(name) for name in np.intersect1d(one, other)]
 
 
 RULES: tuple[Rule[TaskCase], ...] = (
@@ -273,7 +266,8 @@ RULES: tuple[Rule[TaskCase], ...] = (
     Rule("table values are finite or missing", _numbers, applies=lambda case: case.subject.inputs == "table"),
     Rule("labels lie among the classes", _labels, ends=True),
     Rule("every class occurs in training", _every_class),
-    Rule("ood splits hold examples of no class", _novel, applies=_exclusive),
+    # A multi-label row may carry known labels beside a novel one, so that nothing can be said of it.
+    Rule("ood splits hold examples of no class", _novel, applies=lambda case: case.subject.target != "multilabel"),
     Rule("no row is both learned from and tested on", lambda case: shared_content(case.subject)),
     Rule("no group is both learned from and tested on", lambda case: shared_groups(case.subject)),
     Rule("every id occurs once", lambda case: shared_ids(case.subject)),
