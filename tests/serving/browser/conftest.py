@@ -112,9 +112,10 @@ def open_queue(browser: Any) -> Iterator[Callable[..., Any]]:
     problems: list[str] = []
     contexts = []
 
-    def open_(address: str, **options: Any) -> Any:
+    def open_(address: str, script: str = "", **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         contexts.append(context)
+        context.add_init_script(script)
         tab = context.new_page()
         tab.set_default_timeout(20_000)
         local = (address, "data:")

@@ -158,6 +158,28 @@ def test_the_token_is_asked_for_once(serving, open_queue):
     assert state(address, authorization=f"Bearer {token}")["waiting"] == 2
 
 
+SLOW_SERVER = """
+    const fetched = window.fetch, repeated = window.setInterval;
+    window.answers = 0;
+    window.fetch = async (...request) => {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const response = await fetched(...request);
+      setTimeout(() => { window.answers += 1; }, 20);
+      return response;
+    };
+    window.setInterval = (action) => repeated(action, 50);
+"""
+
+
+def test_a_slow_answer_does_not_empty_the_field_of_the_token(serving, open_queue):
+    tab = open_queue(serving("text", ("text",), CLASSES, *TEXTS, token="0123456789abcdef"), script=SLOW_SERVER)
+    tab.wait_for_selector("#token:visible")
+    tab.keyboard.type("0123")
+    tab.wait_for_timeout(600)
+    assert tab.evaluate("document.getElementById('secret').value") == "0123"
+    assert tab.evaluate("window.answers") == 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_barrier(serving, open_queue, axe, scheme):
     address = serving("text", ("text",), CLASSES, *TEXTS[:1])

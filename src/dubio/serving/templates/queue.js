@@ -4,7 +4,7 @@
   const RESERVED = "ufsb";
   const KEYS = [..."123456789", ..."acdeghijklmnopqrtvwxyz"].filter((key) => !RESERVED.includes(key));
   const at = (id) => document.getElementById(id);
-  const state = { rows: [], classes: [], several: false, columns: [], skipped: [], labelled: [], chosen: new Set(), busy: false, shown: null };
+  const state = { rows: [], classes: [], several: false, columns: [], skipped: [], labelled: [], chosen: new Set(), busy: false, asking: 0, shown: null };
 
   // --- the server ---------------------------------------------------------------------------------------------------
 
@@ -31,6 +31,7 @@
   }
 
   async function refresh(first) {
+    state.asking += 1;
     try {
       const limit = Math.min(MOST, AHEAD + state.skipped.length);
       const queue = await ask(`queue?limit=${limit}`);
@@ -50,6 +51,8 @@
       show();
     } catch (fault) {
       if (fault.status === 401) askForToken(); else say(fault.message, true);
+    } finally {
+      state.asking -= 1;
     }
     document.documentElement.dataset.ready = "";
   }
@@ -230,7 +233,7 @@
   // --- keys and buttons ---------------------------------------------------------------------------------------------
 
   function press(event) {
-    if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.target.id === "secret") return;
+    if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || !at("token").hidden) return;
     if (event.target.id === "filter") {
       const first = at("classes").firstElementChild;
       if (event.key === "Escape") { at("filter").value = ""; buttons(); at("card").focus(); }
@@ -260,6 +263,7 @@
     say("");
     refresh();
   });
-  setInterval(() => { if (!document.hidden && !state.busy && at("token").hidden) refresh(); }, POLL);
+  // A late answer to a second question would empty the field in which the token is being typed.
+  setInterval(() => { if (!document.hidden && !state.busy && !state.asking && at("token").hidden) refresh(); }, POLL);
   refresh();
 })();
