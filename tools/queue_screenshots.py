@@ -108,7 +108,7 @@ def shoot(address: str, scheme: str) -> bytes:
         tab.wait_for_selector("#work:visible")
         if tab.locator("#count").inner_text().split()[2] != "1":
             tab.keyboard.press("2")
-            tab.wait_for_function("document.getElementById('count').textContent.startsWith('1 of')")
+            tab.wait_for_function("() => document.getElementById('count').textContent.startsWith('1 of')")
             tab.wait_for_timeout(300)
         image = smaller(tab.screenshot())
         browser.close()

@@ -157,7 +157,7 @@ def test_the_state_is_in_the_address_and_comes_back(open_page: Opener, page_file
 def test_a_place_on_the_page_is_no_choice(tab: Any) -> None:
     chosen(tab, "task", "screening")
     tab.evaluate("location.hash = 'main'")
-    tab.wait_for_function("location.hash === '#main'")
+    tab.wait_for_function("() => location.hash === '#main'")
     assert tab.locator(f"{CHAPTER} > h2").all_text_contents() == ["screening"]
 
 
@@ -179,7 +179,7 @@ def test_printing_opens_all_details_and_draws_all_figures_of_all_tasks(tab: Any)
         "[...document.querySelectorAll('figure svg.marks')].filter((one) => one.clientWidth > 200).length]; }"
     )
     tab.locator("#print").click()
-    tab.wait_for_function("window.printed", timeout=60_000)
+    tab.wait_for_function("() => window.printed", timeout=60_000)
     closed, figures, drawn = tab.evaluate("window.printed")
     assert closed == 0
     assert drawn == figures > 20

@@ -54,7 +54,7 @@ def test_tables_and_figures_fit_the_printed_page(open_page: Opener, page_file: P
     tab = open_page(page_file)
     tab.evaluate("window.print = () => { window.printed = true; }")
     tab.locator("#print").click()
-    tab.wait_for_function("window.printed", timeout=60_000)
+    tab.wait_for_function("() => window.printed", timeout=60_000)
     tab.emulate_media(media="print")
     tab.set_viewport_size({"width": 720, "height": 1000})  # A4 without its margins, at 96 pixels per inch
     wide = "all => all.filter((one) => one.getBoundingClientRect().right > 722).map((one) => one.outerHTML)"
@@ -118,7 +118,7 @@ def test_hostile_names_change_nothing_and_are_shown_as_text(
     assert tab.locator(f"{CHAPTER} > h2").text_content() == HOSTILE["long"]
     tab.evaluate("window.print = () => { window.printed = true; }")
     tab.locator("#print").click()
-    tab.wait_for_function("window.printed", timeout=60_000)
+    tab.wait_for_function("() => window.printed", timeout=60_000)
     assert tab.evaluate("window.broken") is None
     assert tab.evaluate(WIDTH) <= 1280
     tab.set_viewport_size({"width": 400, "height": 800})

@@ -149,7 +149,7 @@ def test_the_token_is_asked_for_once(serving, open_queue):
     tab.wait_for_selector("#token:visible")
     tab.keyboard.type("wrong-wrong-wrong")
     tab.keyboard.press("Enter")
-    tab.wait_for_function("document.getElementById('secret').value === ''")
+    tab.wait_for_function("() => document.getElementById('secret').value === ''")
     tab.keyboard.type(token)
     tab.keyboard.press("Enter")
     shown(tab, "row-0")
