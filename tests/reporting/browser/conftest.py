@@ -98,7 +98,7 @@ def open_page(browser: Any) -> Iterator[Opener]:
         contexts.append(context)
         context.route("**", route)
         tab = context.new_page()
-        tab.set_default_timeout(20_000)
+        tab.set_default_timeout(60_000)
         tab.on("console", lambda message: message.text == HARMLESS or problems.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: problems.append(f"error: {error}"))
         tab.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))

@@ -117,7 +117,7 @@ def open_queue(browser: Any) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         context.add_init_script(script)
         tab = context.new_page()
-        tab.set_default_timeout(20_000)
+        tab.set_default_timeout(60_000)
         local = (address, "data:")
         tab.on("request", lambda request: request.url.startswith(local) or problems.append(request.url))
         tab.on("console", lambda line: "401" in line.text or "409" in line.text or problems.append(line.text))
