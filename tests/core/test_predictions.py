@@ -133,6 +133,14 @@ def with_columns(seed=0, rows=5):
     return some_predictions(seed, columns={"site": site}, scores={"distance": np.arange(rows) / 7})
 
 
+def test_the_own_score_of_an_ensemble_is_its_mean_over_members():
+    one, other = (some_predictions(1, scores={"distance": np.arange(5) * factor}) for factor in (1.0, 4.0))
+    pooled = pool_members([one, other])
+    assert pooled.scores["distance"].tolist() == [0.0, 2.5, 5.0, 7.5, 10.0]
+    with pytest.raises(UserError, match="only some of them have score 'distance'"):
+        pool_members([one, some_predictions(1)])
+
+
 def test_columns_and_scores_follow_their_rows():
     predictions = with_columns()
     for taken in (predictions.take(np.array([3, 0])), predictions.take(np.array([False, True, False, False, True]))):
@@ -147,7 +155,6 @@ def test_columns_and_scores_follow_their_rows():
         *[""] * 5,
     ]
     assert pool_members([predictions, predictions]).columns["site"].tolist() == list("ababa")
-    assert pool_members([predictions, predictions]).scores == {}
 
 
 def test_columns_and_scores_of_another_length_or_not_finite_are_refused():

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import UserError
+from dubio.core.predictions import pool_members
 from dubio.core.types import Examples, Split
 from dubio.deployment.model import TOLERANCE, near_threshold
 from dubio.methods import predictor
-from dubio.referral import apply_policy, fit_risk_policy
+from dubio.referral import apply_policy, fit_capacity_policy, fit_risk_policy
 from tests.deployment.helpers import FORMS, TASKS, fitted_model, rows_of
 
 NOISY = {"epochs": 2, "samples": 4}
@@ -27,6 +28,10 @@ FAMILIES = [
     ("table", "boosting", {"rounds": 3}),
     ("table", "prior", {}),
     ("image", "deterministic", {"epochs": 1, "views": 3, "shift": 1}),
+    ("text", "posthoc", {"epochs": 2}),
+    ("table", "posthoc-ensemble", {"epochs": 2, "members": 2}),
+    ("image", "posthoc", {"epochs": 1, "views": 3, "shift": 1}),
+    ("image", "ddu", {"epochs": 1}),
 ]
 
 
@@ -44,6 +49,9 @@ def test_a_row_has_the_same_samples_alone_and_in_any_batch(inputs, method, argum
             expected = np.exp(whole.logits[:, chosen]) / np.exp(whole.logits[:, chosen]).sum(-1, keepdims=True)
             np.testing.assert_allclose(samples, expected, atol=TOLERANCE, rtol=0)
             np.testing.assert_allclose(part.probs, whole.probs[chosen], atol=TOLERANCE, rtol=0)
+            assert part.scores.keys() == whole.scores.keys()
+            for name, score in part.scores.items():  # beyond 1 the tolerance is relative
+                np.testing.assert_allclose(score, whole.scores[name][chosen], atol=TOLERANCE, rtol=TOLERANCE)
     assert whole.member.max() + 1 == len(model.fits)
 
 
@@ -54,6 +62,30 @@ def test_without_noise_a_deployed_prediction_is_the_stored_one(inputs, method):
     split = task.of_kind("id")[0]
     stored = [predictor(fit.spec, fit.prediction, fit.tensors, fit.encoder)(split).logits for fit in model.fits]
     np.testing.assert_allclose(model.predictions(rows_of(task)).logits, np.concatenate(stored), atol=1e-5)
+
+
+def test_the_own_scores_of_an_ensemble_are_those_of_the_store():
+    task = TASKS["table"]()
+    model = fitted_model("posthoc-ensemble", task, epochs=2, members=3)
+    split = task.of_kind("id")[0]
+    stored = pool_members([predictor(f.spec, f.prediction, f.tensors, f.encoder)(split) for f in model.fits])
+    scores = model.predictions(rows_of(task)).scores
+    assert list(scores) == sorted(stored.scores) != []
+    for name, values in stored.scores.items():
+        np.testing.assert_allclose(scores[name], values, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_a_policy_may_refer_by_an_own_score():
+    task = TASKS["table"]()
+    model = fitted_model("posthoc", task, epochs=3)
+    calibration = model.predictions(rows_of(task, "cal") * 8)
+    labelled = calibration.with_checked(labels=np.tile(task.of_kind("cal")[0].data.labels, 8), kind="cal")
+    for quantity in ("energy", "mahalanobis"):  # one is negative, the other positive
+        policy = fit_capacity_policy(labelled, capacity=0.3, quantity=quantity)
+        applied = model.decide(rows_of(task), policy)
+        scores = model.uncertainty(rows_of(task), quantity)
+        assert 0 < applied.retained.sum() < len(scores)
+        assert scores[applied.retained].max() <= scores[~applied.retained].min()
 
 
 def test_noise_by_key_has_the_distribution_of_noise_by_index():
@@ -156,3 +188,5 @@ def test_a_score_next_to_the_threshold_is_said():
     # 0.5 + 1.5e-5 is rounded to 0.5 + 2⁻¹⁶, and 0.5 + 0.5e-5 to 0.5: they are on either side of the threshold
     scores = np.array([0.3, 0.5 - 9e-6, 0.5 - 3e-5, 0.5, 0.5 + 1.5e-5, 0.5 + 2e-5, 0.8])
     assert near_threshold(scores, 0.5).tolist() == [False, True, False, True, True, False, False]
+    large = np.array([1000.0, 1000.0 + 5e-3, 1000.1, -1000.0])  # an own score: the tolerance is relative
+    assert near_threshold(large, 1000.0).tolist() == [True, True, False, False]

@@ -92,6 +92,19 @@ def test_an_interrupted_prediction_continues_where_it_stopped(model, rows, tmp_p
     assert not work.parts.exists()
 
 
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.npz", "p.safetensors"])
+def test_own_scores_are_written_and_read_back(rows, tmp_path, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    path, _ = rows
+    scored = fitted_model("posthoc", TASKS["table"](), epochs=1)
+    predictions, _ = job(scored, path, tmp_path / name).run()
+    again = read_predictions(tmp_path / name, values="probs" if name in ("p.csv", "p.parquet") else None)
+    assert sorted(again.scores) == sorted(predictions.scores) != []
+    for score, values in predictions.scores.items():
+        np.testing.assert_allclose(again.scores[score], values, rtol=1e-8)
+
+
 def test_other_rows_or_another_model_start_anew(model, rows, tmp_path):
     path, _ = rows
     output = tmp_path / "p.csv"

@@ -18,6 +18,7 @@ KINDS = {
     "snapshot-ensemble": {"epochs": 2, "cycles": 2},
     "swag": {**CONTINUED, "epochs": 1, "tail_epochs": 3, "rank": 2, "samples": 2},
     "laplace": {"epochs": 1, "samples": 2, "scale": 1.0, "structure": "kron"},
+    "posthoc": {"epochs": 1},
 }
 
 
@@ -51,6 +52,8 @@ def test_what_is_whole_is_read(saved, tmp_path, name):
     again = dubio.load_fit(altered(saved, tmp_path, name, lambda named, said: None), network=Convnet)
     wanted = dubio.load_fit(saved / f"{name}.safetensors", network=Convnet).predict(pictures())
     np.testing.assert_array_equal(again.predict(pictures()).logits, wanted.logits)
+    for score, values in wanted.scores.items():
+        np.testing.assert_array_equal(again.predict(pictures()).scores[score], values)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,10 @@ def drop(*words):
         ("laplace", shorten("block/head.linear.weight/inputs"), r"block of head.linear.weight .* must be \(2, 7\)"),
         ("laplace", drop("block/head.linear.weight/output_values"), "output_values"),
         ("laplace", drop("block/head.linear.weight/"), "head.linear.(weight|bias)"),
+        ("posthoc", drop("score/vim/origin"), "there is no 'origin'"),
+        ("posthoc", reshape("score/knn/bank"), "not what posthoc leaves"),
+        ("posthoc", shorten("score/mahalanobis/root"), "not what posthoc leaves"),
+        ("posthoc", lambda n, s: n.update({"0:score/other/x": np.zeros(2)}), "unexpected tensor 'score/other/x'"),
     ],
 )  # fmt: skip
 def test_tensors_that_are_not_what_the_fit_left(saved, tmp_path, name, change, words):

@@ -28,6 +28,7 @@ EACH = {
     "csgld": {"epochs": 4, "cycles": 2, "samples_per_cycle": 1, "sampling_epochs": 1},
     "csghmc": {"epochs": 4, "cycles": 2, "samples_per_cycle": 1, "sampling_epochs": 1},
     "laplace": {"epochs": 2, "samples": 3, "structure": "last-kron"},
+    "posthoc": {"epochs": 2},
 }
 
 
@@ -54,6 +55,17 @@ def test_it_is_the_fit_of_a_registered_network_of_the_same_layers(name):
     found = ours.predict((rows["id"].values, labels[cuts["id"]]))
     # several states of a registered network are stacked, those of a module run one by one
     np.testing.assert_allclose(found.logits, wanted.logits, atol=1e-6)
+    assert found.scores.keys() == wanted.scores.keys()
+    for score, values in wanted.scores.items():
+        np.testing.assert_allclose(found.scores[score], values, rtol=1e-5, atol=1e-5)
+
+
+def test_a_module_without_a_plain_last_layer_has_no_features_to_score():
+    told = {"network": lambda: nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), "train": table()}
+    with pytest.raises(dubio.UserError, match="plain dense one with a bias, behind which the features end"):
+        dubio.fit("posthoc", **told, epochs=1)
+    with pytest.raises(dubio.UserError, match=r"method 'ddu' cannot be used on your own module: .*spectral_norm"):
+        dubio.fit("ddu", network=perceptron, train=table(), epochs=1)
 
 
 def test_swag_has_the_moments_of_the_snapshots():

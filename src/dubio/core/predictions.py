@@ -458,20 +458,23 @@ def _quantities(predictions: Predictions) -> set[str]:
 def pool_members(parts: Sequence[Predictions]) -> Predictions:
     """Make the ensemble of several fits on the same examples: M × T samples, each with the index of its member.
 
+    An own score of the members, such as a distance in their features, becomes its mean over members.
+
     Raises:
-        UserError: When the parts are not about the same examples, or only some have a variance.
+        UserError: When the parts are not about the same examples, or only some have a variance or score.
     """
     first = parts[0]
     for other in parts[1:]:
         _check_same("pool members", first, other, ("class_count", "target", "temperature", "empty_decision"))
-        _check_all_or_none("pool members", (_quantities(first) ^ _quantities(other)) & set(_BY_SAMPLE))
+        _check_all_or_none("pool members", _quantities(first) ^ _quantities(other))
         if not np.array_equal(other.labels, first.labels) or (
             first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)
         ):
             raise UserError("cannot pool members: they were predicted on different examples.")
     stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("logits", *_BY_SAMPLE)}
     member = np.concatenate([np.full(item.samples, index, dtype=np.int64) for index, item in enumerate(parts)])
-    return first.with_checked(member=member, scores={}, **stacked)  # a member's own score is not the ensemble's
+    scores = {name: np.mean([item.scores[name] for item in parts], axis=0) for name in first.scores}
+    return first.with_checked(member=member, scores=scores, **stacked)
 
 
 def _stack(arrays: list[Any], axis: int) -> Any:

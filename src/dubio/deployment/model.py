@@ -23,7 +23,7 @@ from dubio.deployment.inputs import InputForm, row_keys
 from dubio.deployment.training_summary import TrainingSummary
 from dubio.encoders import Encoder
 from dubio.methods.encoding_cache import encoder_of
-from dubio.methods.prediction import FitPredictor
+from dubio.methods.prediction import OWN, FitPredictor, own_scores
 from dubio.metrics.decisions import predicted, predicted_labels
 from dubio.metrics.quantities import uncertainty
 from dubio.referral.application import Applied, apply_policy
@@ -188,12 +188,14 @@ class Model:
             first = max(member, default=-1) + 1
             member += [first + index for index in fit.member]
         shared = set.intersection(*(set(arrays) for arrays in scores))
-        joined: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in scores]) for name in shared}
+        joined: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in scores]) for name in sorted(shared)}
+        own = own_scores(joined)
         target = self.target
         labels = np.zeros(joined["logits"].shape[1:], np.int64) if target == "multilabel" else examples.labels
         predictions = Predictions(
             joined.pop("logits"), labels, target, member=np.array(member, dtype=np.int64), classes=self.classes,
-            empty_decision=self.empty_decision, notes=notes, system=self.identity, **joined,
+            empty_decision=self.empty_decision, notes=notes, system=self.identity, scores=own,
+            **{name: array for name, array in joined.items() if not name.startswith(OWN)},
         )  # fmt: skip
         return predictions if self.recalibration is None else apply_recalibration(self.recalibration, predictions)
 
@@ -341,6 +343,10 @@ def with_near_threshold(applied: Applied, policy: Policy, predictions: Predictio
 
 
 def near_threshold(scores: FloatArray, threshold: float) -> NDArray[np.bool_]:
-    """Return which scores lie within :data:`TOLERANCE` of the threshold, or, being rounded, would cross it."""
-    below, above = (rounded(scores + shift) <= threshold for shift in (-TOLERANCE, TOLERANCE))
-    return np.asarray((below != above) | (np.abs(scores - threshold) <= TOLERANCE))
+    """Return which scores lie within :data:`TOLERANCE` of the threshold, or, being rounded, would cross it.
+
+    A method's own uncertainty, such as a distance, may be large: beyond 1 the tolerance is relative.
+    """
+    reach = TOLERANCE * max(1.0, abs(threshold))
+    below, above = (rounded(scores + shift) <= threshold for shift in (-reach, reach))
+    return np.asarray((below != above) | (np.abs(scores - threshold) <= reach))

@@ -22,6 +22,7 @@ from dubio.core.files import make_directories, open_atomic, write_file, writing
 from dubio.core.predictions import Predictions, checked_logits, join
 from dubio.deployment.model import Model
 from dubio.deployment.row_files import Chunk, RowFile
+from dubio.formats.arrays import SCORE
 from dubio.formats.prediction_tables import RESERVED
 from dubio.formats.predictions import read_verified, write_predictions
 from dubio.store.records import json_bytes
@@ -156,6 +157,8 @@ def pooled_predictions(predictions: Predictions) -> Predictions:
 def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) -> Iterator[dict[str, Any]]:
     """Yield the columns of a table of predictions, block by block: pooled probabilities, or the logits of each sample.
 
+    A method's own uncertainties are columns ``score.<name>``.
+
     The columns of classes have their names, or ``p0``, ``p1`` … (``logit0`` …) where a name is that of another column.
     """
     names = predictions.classes or ()
@@ -165,11 +168,12 @@ def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) 
     ids = predictions.ids
     for start in range(0, len(predictions), size):
         rows = predictions.take(np.arange(start, min(start + size, len(predictions))))
-        side = {"id": rows.ids} if ids is not None else {}
+        side: dict[str, Any] = {"id": rows.ids} if ids is not None else {}
         side |= {"group": rows.group} if rows.group is not None else {}
         if rows.target != "multilabel" and (rows.labels >= 0).any():
             titles = np.array([*(predictions.classes or map(str, range(rows.class_count))), ""], dtype=np.str_)
             side["label"] = titles[rows.labels]
+        side |= {SCORE + name: score for name, score in rows.scores.items()}
         if not all_samples:
             yield side | dict(zip(names, rows.probs.T, strict=True))
             continue

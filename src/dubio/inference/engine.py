@@ -161,7 +161,8 @@ def _head_scores(model: Model, features: Tensor, draws: BlockDraws, rows: Rows, 
     finally:
         head.given = None
     by_sample = partial(model.by_sample, examples=len(rows))
-    return Scores(by_sample(scores.logits), *(None if v is None else by_sample(v) for v in scores[1:]))
+    data, process = (None if v is None else by_sample(v) for v in (scores.data_variance, scores.model_variance))
+    return Scores(by_sample(scores.logits), data, process, {name: by_sample(v) for name, v in scores.own.items()})
 
 
 def repeat(value: Tensor | Carried, times: int) -> Any:
@@ -174,11 +175,17 @@ def repeat(value: Tensor | Carried, times: int) -> Any:
 
 
 def concatenate(parts: Sequence[Scores]) -> Scores:
-    """Join the samples of several scores; a variance is joined where every part has it."""
+    """Join the samples of several scores; a variance, or an uncertainty of their own, where every part has it."""
     if len(parts) == 1:
         return parts[0]
-    logits, *variances = zip(*parts, strict=True)
-    return Scores(torch.cat(logits), *(None if None in column else torch.cat(column) for column in variances))
+    logits, data, model, own = zip(*parts, strict=True)
+    shared = [name for name in own[0] if all(name in named for named in own)]
+    return Scores(
+        torch.cat(logits),
+        None if None in data else torch.cat(data),
+        None if None in model else torch.cat(model),
+        {name: torch.cat([named[name] for named in own]) for name in shared},
+    )
 
 
 def stacks(model: Model, states: Sequence[State], device: torch.device) -> bool:

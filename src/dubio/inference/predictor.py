@@ -47,8 +47,17 @@ class PredictionNoise(NamedTuple):
         return max(1, self.samples) * (self.views.each if self.views else 1)
 
 
+def as_it_is(model: Model) -> Model:
+    """Return a model unchanged."""
+    return model
+
+
 def predict_states(
-    model: Model, states: Sequence[StateMaker], seed: int, noise: PredictionNoise
+    model: Model,
+    states: Sequence[StateMaker],
+    seed: int,
+    noise: PredictionNoise,
+    complete: Callable[[Model], Model] = as_it_is,
 ) -> StatePredictor | ChunkedPredictor:
     """Return a predictor with weight states, all in memory where they are few or small, else in chunks.
 
@@ -60,6 +69,7 @@ def predict_states(
         states: Functions that make one state each.
         seed: Seed of the noise.
         noise: What is random.
+        complete: Makes the model that predicts of the model with one state's weights, such as with another head.
     """
     model.eval()
     further = np.random.SeedSequence(seed).generate_state(len(states), np.uint64)[1:]
@@ -70,7 +80,7 @@ def predict_states(
 
     def chunk(first: int) -> StatePredictor:
         chunk_states = [make() for make in states[first : first + count]]
-        return StatePredictor(model, chunk_states, draws[first : first + count], noise, limit)
+        return StatePredictor(model, chunk_states, draws[first : first + count], noise, limit, complete)
 
     if len(states) <= count:
         return chunk(0)
@@ -82,7 +92,13 @@ class StatePredictor:
     """Predict with weight states that are all in memory."""
 
     def __init__(
-        self, model: Model, states: Sequence[State], draws: Sequence[BlockDraws], noise: PredictionNoise, limit: int
+        self,
+        model: Model,
+        states: Sequence[State],
+        draws: Sequence[BlockDraws],
+        noise: PredictionNoise,
+        limit: int,
+        complete: Callable[[Model], Model] = as_it_is,
     ) -> None:
         """Prepare the states, each with its own draws and at most ``limit`` elements computed ahead."""
         self._model, self._draws, self._noise = model, draws, noise
@@ -90,7 +106,7 @@ class StatePredictor:
         device = next(model.parameters()).device
         # copied, for what is stored may be a file's memory, in another precision, aligned otherwise
         self._states = [{n: t.to(device, own[n].dtype, copy=True) for n, t in state.items()} for state in states]
-        self._ready = [self._fixed(state, limit) for state in self._states]
+        self._ready = [complete(self._fixed(state, limit)) for state in self._states]
         self.member = _members(model, len(states), noise)
 
     def _fixed(self, state: State, limit: int) -> Model:

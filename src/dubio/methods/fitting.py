@@ -214,7 +214,8 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
             result = fit(spec, task, FitContext(context.device, context.progress, start=start))
             start = result.tensors
         model = build_model(specs[-1], encoder_from_json(result.encoder).shape)
-        posteriors.append(recipe.posterior(as_tensors(result.tensors), model))
+        own = recipe.for_task(task.inputs, task.target)
+        posteriors.append(own.posterior(as_tensors(result.tensors), model))
     return posteriors[0] if len(posteriors) == 1 else Mixture(tuple(posteriors))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dubio.core.predictions import Predictions
 from dubio.core.specs import canonical, restore
-from dubio.core.types import Split, Target
+from dubio.core.types import FloatArray, Split, Target
 from dubio.encoders import Encoded
 from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
 from dubio.inference.posterior import Drawn, Posterior, chunks_of
@@ -22,6 +22,9 @@ from dubio.methods.estimator import estimator_logits
 from dubio.methods.specification import build_model, estimator_of, recipe_of
 from dubio.networks.draws import Keys
 from dubio.training.seeds import number
+
+OWN = "own."
+"""Prefix of a method's own uncertainties among the scores of its samples."""
 
 
 class FitPredictor:
@@ -69,7 +72,7 @@ class FitPredictor:
         self.member = self._draws.member
 
     def scores(self, examples: Encoded, keys: Keys | None = None) -> dict[str, NDArray[np.float32]]:
-        """Return scores by name about encoded examples: ``logits [S, N, K]``, and the variances that the head gives.
+        """Return scores by name about encoded examples, as :func:`sample_scores` does.
 
         Args:
             examples: Encoded by the fit's encoder.
@@ -131,13 +134,20 @@ def _of_split(
         group=split.data.group,
         classes=tuple(task["classes"]),
         kind=split.kind,
+        scores=own_scores(scores),
     )
+
+
+def own_scores(arrays: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
+    """Return a method's own uncertainties ``[N]`` by name: the mean over samples, hence over members and views."""
+    named = {name.removeprefix(OWN): values for name, values in arrays.items() if name.startswith(OWN)}
+    return {name: values.mean(axis=0, dtype=np.float64) for name, values in named.items()}
 
 
 def sample_scores(
     draws: Drawn, examples: Encoded, classes: int, device: str, keys: Keys | None = None
 ) -> dict[str, NDArray[np.float32]]:
-    """Return ``logits [S, N, K]`` of every sample, and the variances that the head gives, by name.
+    """Return ``logits [S, N, K]`` of every sample, the variances and, behind ``own.``, the uncertainties of the head.
 
     Args:
         draws: A posterior that is ready to predict.
@@ -154,8 +164,9 @@ def sample_scores(
         for rows in prediction_rows(examples, EVALUATION_BATCH):
             names = rows if keys is None else keys[rows]
             scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), names)
-            for name, values in scores._asdict().items():
-                if values is not None:
+            named = {**scores._asdict(), **{OWN + name: values for name, values in scores.own.items()}}
+            for name, values in named.items():
+                if isinstance(values, Tensor):
                     if name not in arrays:
                         arrays[name] = np.empty((*shape[:2], *values.shape[2:]), dtype=np.float32)
                     arrays[name][samples, rows] = values.cpu().numpy()

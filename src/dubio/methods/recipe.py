@@ -118,7 +118,7 @@ class Recipe:
             if augmentation is not None and augmentation.inputs != inputs:
                 kinds = f"for {augmentation.inputs} inputs; the task has {inputs} inputs"
                 raise UserError(f"{self.name}: this augmentation is {kinds}.")
-        return replace(self, head=self.head.for_target(target))
+        return replace(self, head=self.head.for_target(target), collect=self.collect.for_target(target))
 
     def posterior(self, tensors: Mapping[str, Tensor], model: Model) -> Restored:
         """Return the posterior of one fit from its tensors, ready to predict as the recipe says."""

@@ -11,7 +11,8 @@ prediction the sets are samples of different members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import torch
@@ -133,15 +134,16 @@ def random_layers(root: nn.Module) -> list[RandomWeights]:
 
 
 class Scores(NamedTuple):
-    """Scores of a batch: logits and, for some heads, variances.
+    """Scores of a batch: logits and, for some heads, variances or uncertainties of their own.
 
-    A head gives ``logits [B, K]``, ``data_variance [B, K]`` (heteroscedastic) and ``model_variance [B]`` (Gaussian
-    process). Samples of a posterior have one leading axis more: ``[S, B, K]`` and ``[S, B]``.
+    A head gives ``logits [B, K]``, ``data_variance [B, K]`` (heteroscedastic), ``model_variance [B]`` (Gaussian
+    process) and ``own [B]`` by name. Samples of a posterior have one leading axis more: ``[S, B, K]`` and ``[S, B]``.
     """
 
     logits: Tensor
     data_variance: Tensor | None = None
     model_variance: Tensor | None = None
+    own: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class HeadModule(Stage):

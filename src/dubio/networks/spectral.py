@@ -81,7 +81,8 @@ class SpectralNorm(Edit):
         """
         layers = list(bounded_layers(model))
         if not layers:
-            raise UserError("this network offers no weight for 'spectral_norm'; the method 'gp-head' needs none.")
+            others = "methods that need none are 'gp-head', and 'posthoc' with scores=['density']"
+            raise UserError(f"this network offers no weight for 'spectral_norm'; {others}.")
         for layer in layers:
             bound = SpectralBound(cast(Tensor, layer.weight), self.s)
             parametrize.register_parametrization(layer, "weight", bound)

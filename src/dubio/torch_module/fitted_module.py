@@ -16,7 +16,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, EmptyDecision, FloatArray, Target
 from dubio.inference.engine import State
 from dubio.inference.posterior import Mixture, MixturePredictor, Restored
-from dubio.methods.prediction import sample_scores
+from dubio.methods.prediction import own_scores, sample_scores
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
 from dubio.torch_module.examples import UserExamples, check_labels, read_examples
@@ -132,10 +132,11 @@ class FittedModule:
             labels = check_labels(examples.labels, rows, classes, self.target, "x")
         else:
             labels = np.zeros((rows, classes), np.int64) if self.target == "multilabel" else np.full(rows, UNLABELLED)
-        logits = sample_scores(self._drawn, examples.rows, classes, self.device)["logits"]
-        member = np.array(self._drawn.member, dtype=np.int64)
-        empty = self.empty_decision
-        return Predictions(logits, labels, self.target, member=member, classes=self.classes, empty_decision=empty)
+        arrays = sample_scores(self._drawn, examples.rows, classes, self.device)
+        return Predictions(
+            arrays["logits"], labels, self.target, member=np.array(self._drawn.member, dtype=np.int64),
+            classes=self.classes, scores=own_scores(arrays), empty_decision=self.empty_decision,
+        )  # fmt: skip
 
 
 def own_names(model: Model, state: State) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, part
+from dubio.core.types import Target
 from dubio.core.validate import NonNegative
 from dubio.inference.augmentation import Augmentation
 from dubio.inference.batches import LabelledRows
@@ -97,6 +98,14 @@ class Collector(Protocol):
             UserError: With the reason.
         """
         return
+
+    def for_target(self, target: Target) -> Collector:
+        """Return the collector for a task with such a target; itself by default.
+
+        Raises:
+            UserError: When it collects nothing there.
+        """
+        return self
 
     @property
     def form(self) -> StoredForm:
