@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import csv
+import errno
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.deployment import row_files
 from dubio.deployment.model import TOLERANCE, Model
-from dubio.deployment.prediction_job import PredictionJob
+from dubio.deployment.prediction_job import PredictionJob, _write_csv
 from dubio.deployment.row_files import RowFile
 from dubio.formats import read_predictions
+from dubio.referral import apply_policy, fit_capacity_policy
 from tests.deployment.helpers import FORMS, TASKS, fitted_model
 
 
@@ -132,7 +136,75 @@ def test_files_that_do_not_fit_are_refused_by_name(model, tmp_path, content, wor
     with pytest.raises(UserError) as refusal:
         PredictionJob(model, source, tmp_path / "p.csv").run()
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
-    assert not (tmp_path / "p.csv").exists()
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["new.csv"]
+
+
+def test_a_full_disk_is_not_blamed_on_the_rows_and_finished_chunks_stay(model, rows, tmp_path, monkeypatch):
+    from dubio.deployment import prediction_job
+
+    path, _ = rows
+    write = prediction_job.write_predictions
+
+    def fill(target, predictions):
+        if target.name == "000002.safetensors":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(target, predictions)
+
+    monkeypatch.setattr(prediction_job, "write_predictions", fill)
+    work = job(model, path, tmp_path / "p.csv")
+    with pytest.raises(UserError, match=r"cannot write .*000002"):
+        work.run()
+    assert len(list(work.parts.glob("*.safetensors"))) == 2
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_a_file_of_which_some_rows_have_labels_has_one_column_of_them(model, tmp_path, name, monkeypatch):
+    from dataclasses import replace
+
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    path = tmp_path / "new.csv"
+    lines = [f"{row % 7},2,3,4,{'b' if 4096 <= row < 4200 else ''}\n" for row in range(8300)]
+    path.write_text("height,width,age,dose,kind\n" + "".join(lines))
+    source = RowFile(path, replace(model.form, label="kind"), model.classes, model.target)
+    PredictionJob(model, source, tmp_path / name).run()
+    written = read_predictions(tmp_path / name, values="probs")
+    assert np.flatnonzero(written.labels == 1).tolist() == list(range(4096, 4200))
+    assert (np.delete(written.labels, np.arange(4096, 4200)) == -1).all()
+
+
+def test_unused_columns_and_empty_texts_of_all_chunks_are_noted(model, rows, tmp_path):
+    predictions, _ = job(model, rows[0], tmp_path / "p.csv").run()
+    assert predictions.notes == ("Columns that the model does not use: extra.",)
+    texts = fitted_model("deterministic", TASKS["text"](), epochs=1)
+    (tmp_path / "texts.csv").write_text("review,x\n" + "good film,1\n" * 20 + " ,2\n,3\n" + "bad,4\n" * 20 + ",5\n")
+    predictions, _ = job(texts, tmp_path / "texts.csv", tmp_path / "t.csv").run()
+    assert predictions.notes == ("Columns that the model does not use: x.", "Rows with an empty text: 3.")
+
+
+@pytest.mark.parametrize("rows", [4096, 32768])
+def test_tables_and_decisions_are_written_in_memory_that_hardly_grows_with_rows(rows, tmp_path):
+    predictions = random_predictions(rows)
+    policy = fit_capacity_policy(random_predictions(200).with_checked(kind="cal"), capacity=0.3)
+    applied = apply_policy(policy, predictions)
+    peaks = []
+    for write in (lambda sink: _write_csv(sink, predictions, False), lambda sink: [*map(sink.write, encoded(applied))]):
+        tracemalloc.start()
+        with (tmp_path / "table.csv").open("wb") as sink:
+            write(sink)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 12e6
+
+
+def random_predictions(rows):
+    rng = np.random.default_rng(rows)
+    logits = rng.normal(size=(1, rows, 20)).astype(np.float32)
+    return Predictions(logits, rng.integers(0, 20, rows), ids=np.arange(rows).astype(np.str_))
+
+
+def encoded(applied):
+    return (line.encode() for line in applied.csv_lines())
 
 
 def test_labels_ids_and_groups_come_from_the_columns_of_the_run(model, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ks_2samp, mannwhitneyu
 
 from dubio.core.errors import UserError
-from dubio.referral import fit_capacity_policy, shift_test
+from dubio.referral import apply_policy, fit_capacity_policy, shift_test
 from dubio.referral.shift import SHIFT_LEVEL, Shift
 from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import easy
@@ -46,3 +46,13 @@ def test_small_sets_have_the_exact_distribution_and_large_ones_the_limit(rows, n
 def test_a_level_lies_between_zero_and_one(level):
     with pytest.raises(UserError, match="--shift-level"):
         shift_test(fit_capacity_policy(easy(), capacity=0.3), easy(seed=1), level=level)
+
+
+def test_a_policy_that_names_no_model_is_accepted_with_a_warning():
+    policy = fit_capacity_policy(easy(80), capacity=0.3)
+    new = easy(60, seed=5)
+    assert not any("for which model" in text for text in apply_policy(policy, new).warnings)
+    warned = apply_policy(policy, new.with_checked(system="a" * 64)).warnings
+    assert sum("does not say for which model it was fitted" in text for text in warned) == 1
+    own = fit_capacity_policy(easy(80).with_checked(system="a" * 64), capacity=0.3)
+    assert not any("model" in text for text in apply_policy(own, new.with_checked(system="a" * 64)).warnings)

@@ -26,6 +26,22 @@ def test_batches_are_the_rows_of_the_table_in_order(name, tmp_path, monkeypatch)
     assert collecting.BATCH == 250_000
 
 
+def test_a_parquet_file_comes_in_batches_too(tmp_path, monkeypatch):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"number": [row / 2 for row in range(1000)], "text": [f"text {row % 7}" for row in range(1000)],
+               "whole": [row if row % 3 else None for row in range(1000)]}  # fmt: skip
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(arrow.table(columns), path, row_group_size=450)
+    monkeypatch.setattr("dubio.tables.parquet.BATCH", 300)
+    batches = []
+    read_batches(path, batches.append)
+    assert max(map(len, batches)) <= 100
+    whole = read_table(path)
+    for column in columns:
+        assert [cell for batch in batches for cell in listed(batch.columns[column])] == listed(whole.columns[column])
+    assert [reference for batch in batches for reference in batch.references] == whole.references
+
+
 def test_a_file_without_rows_is_refused(tmp_path):
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(BadFile, match="no rows"):

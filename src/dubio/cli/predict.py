@@ -124,9 +124,11 @@ def _policy(path: Path | None, model: Model, decisions: Path | None, force: bool
 
 
 def _write_decisions(path: Path, applied: Applied, raw: bool) -> None:
-    from dubio.core.files import write_file
+    from dubio.core.files import open_atomic, writing
 
-    write_file(path, applied.to_csv(raw=raw))
+    with writing(path), open_atomic(path) as sink:
+        for line in applied.csv_lines(raw=raw):
+            sink.write(line.encode("utf-8"))
 
 
 def _report(

@@ -27,28 +27,35 @@ class CsvTable:
 
     Attributes:
         header: The names.
-        rows: Cells: texts, numbers, None for an empty one.
+        rows: Cells: texts, numbers, None for an empty one. They are gone through twice: an iterator will not do,
+            :class:`Repeated` will.
         number: Returns a number as text.
     """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[object]]
+    rows: Iterable[Sequence[object]]
     number: Callable[[float], str] = str
 
     def raw(self) -> str:
         """Return the table as CSV, every cell as it is."""
-        return _csv(self._texts(str))
+        return self.text(True)
 
     def escaped(self) -> str:
         """Return the table as CSV, safe to open in a spreadsheet; marked where a cell had to be escaped."""
-        if all(map(_is_safe, self._strings())):
-            return self.raw()
-        header, *rows = self._texts(_escaped)
-        return _csv([[*header, MARK], *([*row, ESCAPE] for row in rows)])
+        return self.text(False)
 
     def text(self, raw: bool) -> str:
         """Return the table as the option ``--raw-csv`` asks."""
-        return self.raw() if raw else self.escaped()
+        return "".join(self.lines(raw))
+
+    def lines(self, raw: bool) -> Iterator[str]:
+        """Yield the same line by line, with their ends; of the rows only the one at hand is in memory."""
+        if raw or all(map(_is_safe, self._strings())):
+            yield from _csv(self._texts(str))
+            return
+        texts = self._texts(_escaped)
+        yield from _csv([[*next(texts), MARK]])
+        yield from _csv([*row, ESCAPE] for row in texts)
 
     def _strings(self) -> Iterator[str]:
         yield from self.header
@@ -63,6 +70,20 @@ class CsvTable:
 
     def _plain(self, cell: object) -> str:
         return "" if cell is None else self.number(cell) if isinstance(cell, float) else str(cell)
+
+
+@dataclass(frozen=True)
+class Repeated(Iterable[Sequence[object]]):
+    """Rows that are made anew whenever they are gone through.
+
+    Attributes:
+        make: Returns them from the first to the last.
+    """
+
+    make: Callable[[], Iterator[Sequence[object]]]
+
+    def __iter__(self) -> Iterator[Sequence[object]]:
+        return self.make()
 
 
 def restored(rows: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -95,8 +116,8 @@ def _escaped(text: str) -> str:
     return text if _is_safe(text) else f"'{text}"
 
 
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    return "".join((",".join(map(_quoted, row)) or '""') + "\n" for row in rows if row)
+def _csv(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    return ((",".join(map(_quoted, row)) or '""') + "\n" for row in rows if row)
 
 
 def _quoted(cell: str) -> str:

@@ -7,7 +7,7 @@ numbers of a table in the order of its columns. Every refusal names the row and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -69,17 +69,20 @@ class InputForm:
         if len(rows) == 0:
             raise UserError("rows must not be empty.")
         names = references or _Numbered()
-        ignored = _ignored(rows, [*self.columns, self.label, self.id, self.group])
         values: Inputs
         if self.inputs == "table":
             values = self._numbers(rows, names)
         elif self.inputs == "text":
-            texts = tuple(self._text(row, names[index]) for index, row in enumerate(rows))
-            values, empty = texts, sum(not text.strip() for text in texts)
-            ignored += (f"Rows with an empty text: {empty:,}.",) if empty else ()
+            values = tuple(self._text(row, names[index]) for index, row in enumerate(rows))
         else:
             values = np.stack([self._image(row, names[index]) for index, row in enumerate(rows)])
-        return Examples(values, np.full(len(rows), -1, dtype=np.int64)), ignored
+        unused = self.unused(name for row in rows if isinstance(row, Mapping) for name in row)
+        return Examples(values, np.full(len(rows), -1, dtype=np.int64)), row_notes(unused, empty_texts(values))
+
+    def unused(self, names: Iterable[Any]) -> tuple[str, ...]:
+        """Return the fields of rows that the model does not use."""
+        used = {*self.columns, self.label, self.id, self.group}
+        return tuple(name for name in dict.fromkeys(map(str, names)) if name not in used)
 
     def _field(self, row: Any, name: str, column: str) -> Any:
         """Return the value of a column of a row; a row of one column may be the value itself."""
@@ -155,11 +158,15 @@ class _Numbered:
         return f"row {index}"
 
 
-def _ignored(rows: Any, columns: Sequence[str | None]) -> tuple[str, ...]:
-    """Return a note on the fields of rows that the model does not use."""
-    fields = {str(name): None for row in rows if isinstance(row, Mapping) for name in row}
-    others = [name for name in fields if name not in columns]
-    return (f"Columns that the model does not use: {listing(others)}.",) if others else ()
+def empty_texts(inputs: Inputs) -> int:
+    """Return the number of rows whose text is empty; 0 for rows of another modality."""
+    return sum(not text.strip() for text in inputs) if isinstance(inputs, tuple) else 0
+
+
+def row_notes(unused: Sequence[str], empty: int) -> tuple[str, ...]:
+    """Return what is ignored or missing in rows: fields that the model does not use, and empty texts."""
+    notes = [f"Columns that the model does not use: {listing(unused)}."] if unused else []
+    return (*notes, *([f"Rows with an empty text: {empty:,}."] if empty else ()))
 
 
 def _shown(value: Any) -> str:

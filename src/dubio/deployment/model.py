@@ -336,10 +336,9 @@ def with_near_threshold(applied: Applied, policy: Policy, predictions: Predictio
     near = near_threshold(uncertainty(predictions, policy.quantity), policy.threshold)
     if not near.any():
         return applied
-    reasons = tuple(text + NEAR if close else text for text, close in zip(applied.reasons, near.tolist(), strict=True))
     count = int(near.sum())
     note = f"{count} {'score lies' if count == 1 else 'scores lie'} within {TOLERANCE:g} of the threshold."
-    return replace(applied, reasons=reasons, notes=(*applied.notes, note))
+    return replace(applied, reasons=applied.reasons.with_ending(near, NEAR), notes=(*applied.notes, note))
 
 
 def near_threshold(scores: FloatArray, threshold: float) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 Finished chunks are files in ``OUTPUT.parts``, beside a plan that says of which model and which rows they are. The same
 command continues there; the last step joins them, and removes the folder. Arrays of all rows are joined in a mapped
-file, so that memory does not grow with samples × rows × classes.
+file and tables are written block by block: in memory are, of all rows, their names, labels and groups alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from dubio.core.csv_files import CsvTable
-from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.csv_files import CsvTable, Repeated
+from dubio.core.errors import BadFile, MissingExtra, StoreError, UserError
 from dubio.core.files import make_directories, open_atomic, write_file, writing
 from dubio.core.predictions import Predictions, checked_logits, join
+from dubio.deployment.inputs import empty_texts, row_notes
 from dubio.deployment.model import Model
 from dubio.deployment.row_files import Chunk, RowFile
 from dubio.formats.arrays import SCORE
@@ -70,29 +71,40 @@ class PredictionJob:
         """Predict all rows and write the file; return the predictions and what looks unlike training.
 
         Raises:
-            UserError: For rows that do not fit; finished chunks stay, for the corrected file is another one.
+            UserError: For rows that do not fit; nothing stays, for the corrected file is another one.
+            StoreError: When a chunk cannot be written; finished ones stay.
         """
         finished = self._begin()
         counter = None if self.model.training is None else self.model.training.counter()
         files: list[Path] = []
-        rows = [0]
+        unused: dict[str, None] = {}
+        rows, empty = 0, 0
 
         def use(chunk: Chunk) -> None:
+            nonlocal rows, empty
             path = self.parts / f"{len(files):06d}.safetensors"
-            examples, notes = self.model.form.examples(chunk.rows, chunk.references)
+            examples, _ = self.model.form.examples(chunk.rows, chunk.references)
             if counter is not None:
                 counter.add(examples, self.model.encoder)
             if path.name not in finished:
-                predictions = self.model.of_examples(examples, notes)
+                predictions = self.model.of_examples(examples)
                 labels = predictions.labels if chunk.labels is None else chunk.labels
-                write_predictions(path, predictions.with_checked(ids=chunk.ids, labels=labels, group=chunk.group))
+                with writing(path, StoreError):
+                    write_predictions(path, predictions.with_checked(ids=chunk.ids, labels=labels, group=chunk.group))
             files.append(path)
-            rows[0] += len(examples)
-            self.progress(rows[0])
+            unused.update(dict.fromkeys(chunk.unused))
+            rows, empty = rows + len(examples), empty + empty_texts(examples.inputs)
+            self.progress(rows)
 
-        self.source.read(use)
-        predictions = self._joined(files)
-        self._write(predictions)
+        try:
+            self.source.read(use)
+        except StoreError:  # the same command may continue once there is space
+            raise
+        except UserError:
+            self.finish()
+            raise
+        predictions = self._joined(files).with_checked(notes=row_notes([*unused], empty))
+        self._write(predictions, files)
         return predictions, () if counter is None else counter.warnings()
 
     def finish(self) -> None:
@@ -112,37 +124,38 @@ class PredictionJob:
         write_file(self.parts / PLAN, content)
         return {path.name for path in self.parts.glob("*.safetensors") if _is_whole(path)}
 
-    def _joined(self, files: Sequence[Path]) -> Predictions:
-        """Return the predictions of all chunks; their large arrays are one mapped file each."""
-        if len(files) == 1:
-            return read_verified(files[0])
+    def _joined(self, files: Sequence[Path], *, pooled: bool = False) -> Predictions:
+        """Return the predictions of all chunks, or one pooled sample of them; large arrays are one mapped file each."""
         chunks = [read_verified(path) for path in files]
-        large = [name for name in ("logits", "data_variance", "model_variance") if getattr(chunks[0], name) is not None]
+        first = pooled_predictions(chunks[0]) if pooled else chunks[0]
+        names = [name for name in ("logits", "data_variance", "model_variance") if getattr(first, name) is not None]
         arrays: dict[str, Any] = {}
-        for name in large:
-            first, total = getattr(chunks[0], name), sum(map(len, chunks))
-            shape = (first.shape[0], total, *first.shape[2:])
-            arrays[name] = np.memmap(self.parts / f"{name}.array", np.float32, "w+", shape=shape)
-            start = 0
-            for chunk in chunks:
-                arrays[name][:, start : start + len(chunk)] = getattr(chunk, name)
-                start += len(chunk)
-        names = [name for name in large if name != "logits"]
-        plain = join([chunk.with_checked(**dict.fromkeys(names)) for chunk in chunks])
-        return plain.with_checked(logits=checked_logits(arrays.pop("logits")), **arrays)
+        for name in names:
+            values = getattr(first, name)
+            shape = (values.shape[0], sum(map(len, chunks)), *values.shape[2:])
+            path = self.parts / f"{name}{'.pooled' if pooled else ''}.array"
+            arrays[name] = np.memmap(path, np.float32, "w+", shape=shape)
+        start = 0
+        for chunk in chunks:
+            own = pooled_predictions(chunk) if pooled else chunk
+            for name, array in arrays.items():
+                array[:, start : start + len(chunk)] = getattr(own, name)
+            start += len(chunk)
+        plain = join([chunk.with_checked(data_variance=None, model_variance=None) for chunk in chunks])
+        member, temperature = first.member, first.temperature
+        logits = checked_logits(arrays.pop("logits"))
+        return plain.with_checked(logits=logits, member=member, temperature=temperature, **arrays)
 
-    def _write(self, predictions: Predictions) -> None:
+    def _write(self, predictions: Predictions, files: Sequence[Path]) -> None:
         suffix = self.output.suffix.lower()
         if suffix not in TABLES:
-            pooled = predictions if self.all_samples or suffix == ".npz" else pooled_predictions(predictions)
             with writing(self.output):
-                write_predictions(self.output, pooled)
+                write_predictions(self.output, predictions if self.all_samples else self._joined(files, pooled=True))
             return
         if self.all_samples and predictions.temperature != 1:
             raise UserError("--samples: a table cannot state the temperature of samples; name a .safetensors file.")
         with writing(self.output), open_atomic(self.output) as sink:
-            blocks = table_blocks(predictions, self.all_samples)
-            (_write_csv if suffix == ".csv" else _write_parquet)(sink, blocks)
+            (_write_csv if suffix == ".csv" else _write_parquet)(sink, predictions, self.all_samples)
 
 
 def pooled_predictions(predictions: Predictions) -> Predictions:
@@ -165,12 +178,12 @@ def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) 
     others = {*RESERVED, "sample", "member", ""}
     if not names or others & set(names) or len(set(names)) < len(names):
         names = tuple(f"{'logit' if all_samples else 'p'}{k}" for k in range(predictions.class_count))
-    ids = predictions.ids
+    ids, labelled = predictions.ids, predictions.target != "multilabel" and bool((predictions.labels >= 0).any())
     for start in range(0, len(predictions), size):
         rows = predictions.take(np.arange(start, min(start + size, len(predictions))))
         side: dict[str, Any] = {"id": rows.ids} if ids is not None else {}
         side |= {"group": rows.group} if rows.group is not None else {}
-        if rows.target != "multilabel" and (rows.labels >= 0).any():
+        if labelled:
             titles = np.array([*(predictions.classes or map(str, range(rows.class_count))), ""], dtype=np.str_)
             side["label"] = titles[rows.labels]
         side |= {SCORE + name: score for name, score in rows.scores.items()}
@@ -182,20 +195,22 @@ def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) 
             yield side | position | dict(zip(names, rows.logits[sample].T, strict=True))
 
 
-def _write_csv(sink: Any, blocks: Iterator[dict[str, Any]]) -> None:
-    """Write blocks as CSV; whether a cell must be escaped is known only at the end, so that blocks are held as text."""
-    header: list[str] = []
-    rows: list[list[Any]] = []
-    for block in blocks:
-        header = [*block]
-        rows += [list(values) for values in zip(*(column.tolist() for column in block.values()), strict=True)]
-    sink.write(CsvTable(header, rows, lambda value: f"{value:.9g}").escaped().encode("utf-8"))
+def _write_csv(sink: Any, predictions: Predictions, all_samples: bool) -> None:
+    """Write a table as CSV; whether a cell must be escaped is known only at the end, so that blocks are made twice."""
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for block in table_blocks(predictions, all_samples):
+            yield from zip(*(column.tolist() for column in block.values()), strict=True)
+
+    header = [*next(table_blocks(predictions, all_samples))]
+    for line in CsvTable(header, Repeated(rows), lambda value: f"{value:.9g}").lines(raw=False):
+        sink.write(line.encode("utf-8"))
 
 
-def _write_parquet(sink: Any, blocks: Iterator[dict[str, Any]]) -> None:
+def _write_parquet(sink: Any, predictions: Predictions, all_samples: bool) -> None:
     arrow, parquet = _pyarrow()
     writer = None
-    for block in blocks:
+    for block in table_blocks(predictions, all_samples):
         table = arrow.table({name: arrow.array(column) for name, column in block.items()})
         writer = writer or parquet.ParquetWriter(sink, table.schema)
         writer.write_table(table)

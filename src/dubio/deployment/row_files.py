@@ -38,6 +38,7 @@ class Chunk:
         ids: Their names.
         labels: Their labels; None where the file has none.
         group: Their groups; None where the file has none.
+        unused: Columns of the file that the model does not use.
     """
 
     rows: Any
@@ -45,6 +46,7 @@ class Chunk:
     ids: StrArray
     labels: IntArray | None = None
     group: StrArray | None = None
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class RowFile:
         group = table.names(form.group, "group") if form.group in table.columns and form.group else None
         ids = table.names(form.id, "id") if form.id and form.id in table.columns else table.row_numbers.astype(np.str_)
         labels = self._labels(table) if form.label and form.label in table.columns else None
-        return Chunk(rows, table.references, ids, labels, group)
+        return Chunk(rows, table.references, ids, labels, group, form.unused(table.columns))
 
     def _labels(self, table: Table) -> IntArray | None:
         """Return the labels of rows; a cell may be empty, but not name a class that the model does not know."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dubio.core.csv_files import CsvTable
+from dubio.core.csv_files import CsvTable, Repeated
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import MissingExtra, UserError, one_of, plural
 from dubio.core.notebook import Shown
@@ -21,16 +19,22 @@ from dubio.metrics.quantities import confidence
 from dubio.metrics.requirements import has_labels
 from dubio.referral.assessment import Outcome, Rate, Subgroups, plain_subgroups, rates, subgroup_rates
 from dubio.referral.policy import Policy
-from dubio.referral.shift import SHIFT_LEVEL, Shift, check_same_system, other_model, shift_test, unnamed_classes
-from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down, rule
+from dubio.referral.reasons import Reasons
+from dubio.referral.shift import (
+    SHIFT_LEVEL,
+    Shift,
+    check_same_system,
+    other_model,
+    shift_test,
+    unnamed_classes,
+    unnamed_model,
+)
+from dubio.referral.threshold import rule
 from dubio.referral.units import rounded_uncertainty
 from dubio.statistics.bootstrap import units_of
 
 if TYPE_CHECKING:
     import pandas
-
-UNCERTAINTY_NAMES = {"confidence": "1 − confidence"}
-"""The displayed name of an uncertainty where it is not the quantity itself."""
 
 DECISIONS = ("refer", "retain")
 """The two decisions, by whether a row is retained."""
@@ -40,6 +44,9 @@ COLUMNS = ("id", "group", "decision", "group_decision", "predicted", "probabilit
 
 PER = ("row", "group")
 """What decisions may be about."""
+
+TOGETHER = 4096
+"""Rows of a table of decisions that are in memory at a time."""
 
 WHOLE_GROUPS = (
     "A group is retained if all its rows are. The guarantee is about rows that are retained one by one, not about "
@@ -78,7 +85,7 @@ class Applied(Shown):
     predicted: tuple[str, ...]
     probability: FloatArray
     uncertainty: FloatArray
-    reasons: tuple[str, ...]
+    reasons: Reasons
     ids: tuple[str, ...]
     group: StrArray | None
     group_retained: BoolArray | None
@@ -154,24 +161,26 @@ class Applied(Shown):
 
     def rows(self) -> Iterator[dict[str, str | float]]:
         """Yield the decision about each row, with its reason."""
-        columns: dict[str, Sequence[Any]] = {
-            "id": self.ids,
-            "group": () if self.group is None else self.group.tolist(),
-            **{f"column.{name}" if name in COLUMNS else name: c.tolist() for name, c in self.columns.items()},
-            "decision": [DECISIONS[retain] for retain in self.retained.tolist()],
-            "group_decision": [DECISIONS[retain] for retain in self._group_decisions()],
-            "predicted": self.predicted,
-            "probability": self.probability.tolist(),
-            "uncertainty": self.uncertainty.tolist(),
-            "shift": [("no", "yes")[self.shift.significant]] * len(self.ids),
-            "reason": self.reasons,
-        }
-        shown = {name: column for name, column in columns.items() if len(column)}
-        for values in zip(*shown.values(), strict=True):
-            yield dict(zip(shown, values, strict=True))
+        for start in range(0, len(self.ids), TOGETHER):
+            shown = {name: column for name, column in self._columns(slice(start, start + TOGETHER)).items() if column}
+            for values in zip(*shown.values(), strict=True):
+                yield dict(zip(shown, values, strict=True))
 
-    def _group_decisions(self) -> list[bool]:
-        return [] if self.group_retained is None else self.group_retained.tolist()
+    def _columns(self, rows: slice) -> dict[str, Sequence[Any]]:
+        """Return the columns of some rows; empty where there is no such column."""
+        group, group_retained, ids = self.group, self.group_retained, self.ids[rows]
+        return {
+            "id": ids,
+            "group": () if group is None else group[rows].tolist(),
+            **{f"column.{name}" if name in COLUMNS else name: c[rows].tolist() for name, c in self.columns.items()},
+            "decision": _decisions(self.retained[rows]),
+            "group_decision": [] if group_retained is None else _decisions(group_retained[rows]),
+            "predicted": self.predicted[rows],
+            "probability": self.probability[rows].tolist(),
+            "uncertainty": self.uncertainty[rows].tolist(),
+            "shift": [("no", "yes")[self.shift.significant]] * len(ids),
+            "reason": self.reasons[rows],
+        }
 
     def to_frame(self) -> pandas.DataFrame:
         """Return the decisions as a data frame, one row each."""
@@ -183,8 +192,12 @@ class Applied(Shown):
         Args:
             raw: Write text cells that a spreadsheet would take for formulas as they are.
         """
-        rows = list(self.rows())
-        return CsvTable([*rows[0]] if rows else (), [[*row.values()] for row in rows], "{:.6g}".format).text(raw)
+        return "".join(self.csv_lines(raw=raw))
+
+    def csv_lines(self, *, raw: bool = False) -> Iterator[str]:
+        """Yield the same table line by line, in memory that does not grow with the reasons."""
+        rows = Repeated(lambda: ([*row.values()] for row in self.rows()))
+        return CsvTable([*next(self.rows(), ())], rows, "{:.6g}".format).lines(raw)
 
     def to_parquet(self) -> bytes:
         """Return the same table as a Parquet file; its numbers are not rounded.
@@ -244,7 +257,7 @@ def apply_policy(
         predicted=class_names(policy.classes, predictions),
         probability=confidence(predictions),
         uncertainty=uncertainties,
-        reasons=_reasons(policy, uncertainties.tolist(), retained.tolist()),
+        reasons=Reasons(policy, uncertainties, retained),
         ids=tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist())),
         group=predictions.group,
         group_retained=_whole_groups(predictions, retained) if per == "group" else None,
@@ -286,11 +299,11 @@ def decide_each(policy: Policy, predictions: Predictions, *, allow_other: bool =
     """
     check_same_system(policy, predictions, allow_other=allow_other)
     uncertainties = rounded_uncertainty(predictions, policy.quantity)
-    retained = (uncertainties <= policy.threshold).tolist()
+    retained = uncertainties <= policy.threshold
     values = uncertainties.tolist()
-    reasons = (_reasons(policy, [value], [retain])[0] for value, retain in zip(values, retained, strict=True))
+    reasons = (Reasons(policy, *row)[0] for row in zip(uncertainties[:, None], retained[:, None], strict=True))
     names, probabilities = class_names(policy.classes, predictions), confidence(predictions).tolist()
-    return list(map(RowDecision, retained, names, probabilities, values, reasons))
+    return list(map(RowDecision, retained.tolist(), names, probabilities, values, reasons))
 
 
 def _outcome(observed: Sequence[Rate], unchecked: Sequence[str], empty: bool) -> Outcome | None:
@@ -302,6 +315,10 @@ def _outcome(observed: Sequence[Rate], unchecked: Sequence[str], empty: bool) ->
     order: tuple[Outcome, ...] = ("violated", "undecided", "met")
     worst = next((outcome for outcome in order if outcome in outcomes), None)
     return "nothing retained" if worst is None and empty else worst
+
+
+def _decisions(retained: BoolArray) -> list[str]:
+    return [DECISIONS[retain] for retain in retained.tolist()]
 
 
 def _whole_groups(predictions: Predictions, retained: BoolArray) -> BoolArray:
@@ -321,7 +338,8 @@ def _positives(policy: Policy, predictions: Predictions, retained: BoolArray) ->
 
 def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[str, ...]:
     warnings = [shift.sentence()] if shift.significant else []
-    warnings += filter(None, (unnamed_classes(policy, predictions), other_model(policy, predictions.system)))
+    models = (sentence(policy, predictions.system) for sentence in (other_model, unnamed_model))
+    warnings += filter(None, (unnamed_classes(policy, predictions), *models))
     if predictions.samples != policy.samples:
         warnings.append(f"These predictions have {predictions.samples} samples per row, the calibration set had "
                         f"{policy.samples}: the guarantee is for the system it was fitted on.")  # fmt: skip
@@ -348,26 +366,6 @@ def class_names(classes: Sequence[str] | None, predictions: Predictions) -> tupl
         return tuple(names[index] for index in predicted(predictions).tolist())
     asserted = predicted_labels(predictions)
     return tuple(";".join(names[k] for k in np.flatnonzero(row).tolist()) for row in asserted)
-
-
-def _reasons(policy: Policy, uncertainties: Sequence[float], retained: Sequence[bool]) -> tuple[str, ...]:
-    if policy.threshold == inf:
-        return (policy.rule,) * len(retained)
-    name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
-    limit, least = f"the threshold {policy.threshold:.6g}", least_probability(policy, uncertainties)
-
-    def reason(value: float, retain: bool) -> str:
-        text = f"{name} {value:.6g} is {'at most' if retain else 'above'} {limit}"
-        answer = answer_probability(policy, value)
-        if least is not None and answer is not None:
-            shown = percentage(answer, least[1])
-            if not retain and shown == percentage(*least):  # below it, and equal if rounded up
-                shown = percentage(rounded_down(answer, least[1]), least[1])
-            text = f"the answer has {shown}, {'at least' if retain else 'below'} {percentage(*least)} ({text})"
-        rank = bisect_left(policy.seen, value) / len(policy.seen)
-        return text if retain else f"{text}; {int(100 * rank)} % of calibration rows are more certain"
-
-    return tuple(reason(*row) for row in zip(uncertainties, retained, strict=True))
 
 
 def _observed(predictions: Predictions, retained: BoolArray) -> tuple[float | None, int]:

@@ -130,6 +130,19 @@ def other_model(policy: Policy, system: str | None) -> str:
             "guarantee is not about this one.")  # fmt: skip
 
 
+def unnamed_model(policy: Policy, system: str | None) -> str:
+    """Return that a policy does not say for which deployed model it was fitted, as a sentence; empty where it does.
+
+    Args:
+        policy: The policy.
+        system: The identity of the model, where known.
+    """
+    if policy.system is not None or system is None:
+        return ""
+    return ("The policy does not say for which model it was fitted: that it was this one is not checked. Policies that "
+            "are fitted on a .safetensors file of dubio predict say it.")  # fmt: skip
+
+
 def unnamed_classes(policy: Policy, predictions: Predictions) -> str:
     """Return which one names its classes where only one does, as a sentence; else empty."""
     named = {"policy": policy.classes, "predictions": predictions.classes}

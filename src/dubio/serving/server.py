@@ -15,6 +15,7 @@ from dubio import __version__
 from dubio.core.errors import MissingExtra, UserError
 from dubio.core.validate import read_json
 from dubio.referral.policy import Policy
+from dubio.referral.shift import unnamed_model
 from dubio.serving.decider import Classifier, Decider
 from dubio.serving.guard import Guard, allowed_hosts, is_loopback, read_token
 from dubio.serving.pipeline import Pipeline
@@ -82,6 +83,8 @@ def serve(
     with _listening(address, port) as listener, _registered(Path(log), keep_rows, say) as register:
         service = Service(decider, register, limits or Limits(), health_of(decider, digest))
         identity = None if classifier is None else classifier.identity
+        if decider.policy is not None and (doubt := unnamed_model(decider.policy, identity)):
+            say(f"note: {doubt}")
         start = {"entry": "start", "at": now(), "version": __version__, "model": identity, "policy": digest}
         register.write([start])
         _run(service, guard, listener, batching, say)

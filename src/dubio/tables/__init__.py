@@ -105,8 +105,6 @@ def read_table(path: Path, numeric: Numeric = no_numbers) -> Table:
 def read_batches(path: Path, use: Callable[[Table], None]) -> None:
     """Read a table by its ending and hand over its rows in batches of bounded size, in order; none is kept.
 
-    A Parquet file is one batch.
-
     Args:
         path: The file.
         use: Called with every batch; its cells are texts, or as the file types them.

@@ -39,7 +39,13 @@ Numeric = Callable[[Mapping[str, Sequence[Any]]], Collection[str]]
 
 
 class Columns:
-    """The columns of a table that is being read, batch by batch, within the limit on memory."""
+    """The columns of a table that is being read, batch by batch, within the limit on memory.
+
+    Attributes:
+        streams: Whether batches are handed over and not kept, so that a reader should make them small.
+    """
+
+    streams = False
 
     def __init__(self, path: Path) -> None:
         """Begin without a row."""
@@ -95,6 +101,8 @@ class Columns:
 
 class BatchColumns(Columns):
     """The columns of a table that is handed over batch by batch."""
+
+    streams = True
 
     def __init__(self, path: Path, use: Callable[[dict[str, Cells | None], NDArray[np.int64]], None]) -> None:
         """Hand every batch to a function."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, MissingExtra
 from dubio.core.unpacking import check_unpacked
-from dubio.tables.collecting import CELL, Columns, Numeric, check_names
+from dubio.tables.collecting import BATCH, CELL, Columns, Numeric, check_names
 from dubio.tables.table import Cells
 
 CELLS = 500_000
@@ -41,7 +41,10 @@ def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
             _check_declared(path, source)
         texts = [field.name for field in schema if _is_text(pyarrow, field.type)]
         with pyarrow.parquet.ParquetFile(path, metadata=facts, read_dictionary=texts) as source:
-            columns.add(_read_columns(pyarrow, path, source, names), np.arange(1, facts.num_rows + 1))
+            if columns.streams:
+                _read_batches(pyarrow, source, columns, names)
+            else:
+                columns.add(_read_columns(pyarrow, path, source, names), np.arange(1, facts.num_rows + 1))
     except UnicodeDecodeError as fault:
         raise BadFile(f"{str(path)!r}: the name of a column is not UTF-8.") from fault
     except BadFile:
@@ -60,8 +63,22 @@ def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[st
         for name, column in zip(group, source.read(columns=group).columns, strict=True):
             if len(column) != rows:
                 raise BadFile(f"{str(path)!r}: column {name!r} has {len(column)} rows; the file declares {rows}.")
-            cells[name] = _numbers(column) if pa.types.is_floating(column.type) else _cells(pa, path, name, column)
+            cells[name] = _values(pa, path, name, column)
     return cells
+
+
+def _read_batches(pa: Any, source: Any, columns: Columns, names: list[str]) -> None:
+    """Hand over the cells of some rows at a time."""
+    first = 1
+    for batch in source.iter_batches(max(1, BATCH // max(1, len(names)))):
+        rows = pa.Table.from_batches([batch])
+        cells = {name: _values(pa, columns.path, name, rows.column(name), first) for name in names}
+        columns.add(cells, np.arange(first, first + len(batch)))
+        first += len(batch)
+
+
+def _values(pa: Any, path: Path, name: str, column: Any, first: int = 1) -> Cells | None:
+    return _numbers(column) if pa.types.is_floating(column.type) else _cells(pa, path, name, column, first)
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:
@@ -94,12 +111,12 @@ def _is_text(pa: Any, kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _cells(pa: Any, path: Path, name: str, column: Any) -> Cells | None:
-    """Return the cells of a column that is not of fractions; None where they are no single values."""
+def _cells(pa: Any, path: Path, name: str, column: Any, first: int) -> Cells | None:
+    """Return the cells of a column that is not of fractions, from a first row; None where they are no single values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if _is_text(pa, kind.value_type):
-            return _texts(pa, path, name, column)
+            return _texts(pa, path, name, column, first)
         kind = kind.value_type
         column = column.cast(kind)
     if pa.types.is_integer(kind) and not column.null_count:
@@ -119,7 +136,7 @@ def _cells(pa: Any, path: Path, name: str, column: Any) -> Cells | None:
     return cells
 
 
-def _texts(pa: Any, path: Path, name: str, column: Any) -> list[str | None]:
+def _texts(pa: Any, path: Path, name: str, column: Any, first: int) -> list[str | None]:
     """Return texts from their dictionary, as shared objects.
 
     Raises:
@@ -134,7 +151,7 @@ def _texts(pa: Any, path: Path, name: str, column: Any) -> list[str | None]:
             texts = chunk.dictionary.to_numpy(zero_copy_only=False)
         except (UnicodeDecodeError, pa.ArrowException) as fault:
             rows = np.flatnonzero(indices == _first_not_utf8(pa, chunk.dictionary))
-            reference = f"row {len(cells) + rows[0] + 1}" if len(rows) else "a text that no row has"
+            reference = f"row {first + len(cells) + rows[0]}" if len(rows) else "a text that no row has"
             raise BadFile(f"{str(path)!r}: {reference}, column {name!r}: not UTF-8.") from fault
         cells += np.append(texts, np.array([None]))[indices].tolist()
     return cells
