@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import clip_grad_norm_
 
 from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
+from dubio.training.loop import _clip
 from tests.methods.helpers import Kept, equal, predict
 
 CARD = SourceCard("made here", "1", "none", "none")
@@ -160,3 +162,17 @@ def test_global_randomness_is_neither_used_nor_disturbed():
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     assert equal(first.tensors, fit(spec_of("mc-dropout", task)[1], task, FitContext()).tensors)
+
+
+@pytest.mark.parametrize("most", [0.5, 3.0, 100.0])
+def test_clipping_gives_the_bits_of_torch(most):
+    torch.manual_seed(0)
+    models = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    inputs = 3.0 * torch.randn(20, 5, generator=torch.Generator().manual_seed(1))
+    for model, clip in zip(models, (_clip, lambda m, most: clip_grad_norm_(m.parameters(), most)), strict=True):
+        model(inputs).square().sum().backward()
+        clip(model, most)
+    norms = [torch.cat([p.grad.flatten() for p in model.parameters()]).norm() for model in models]
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(*(m.parameters() for m in models), strict=True))
+    assert float(norms[0]) <= most * (1 + 1e-5)

@@ -68,9 +68,8 @@ class Convolve(WordConvolutions):
         return (self.weights[index],)
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel as a matrix, and its bias."""
-        weight = self.weights[index]
-        return weight.transpose(0, 1).reshape(weight.shape[1], -1), self.biases[index]
+        """Return a kernel by its inputs, and its bias."""
+        return self.weights[index].transpose(0, 1), self.biases[index]
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
         """Convolve over positions."""
@@ -132,7 +131,7 @@ def _products(table: Tensor, weight: Tensor) -> Tensor:
     return out.reshape(-1, maps)
 
 
-@network("textcnn", inputs="text")
+@network("textcnn", inputs="text", version=2)
 def textcnn(
     shape: tuple[int, ...], *, embedding: Positive = 300, maps: Positive = 100, kernels: Sizes = (3, 4, 5)
 ) -> Network:

@@ -60,14 +60,14 @@ class Convolve2d(WordConvolutions):
         """Return the weight of a kernel, of a Gaussian one its mean."""
         return (cast(nn.Conv2d, self.layers[index]).weight,)
 
-    def is_noisy(self) -> bool:
-        """Return whether inputs or weights are random in the next pass."""
-        return super().is_noisy() or any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
+    def draws_weights(self) -> bool:
+        """Return whether weights are random in the next pass."""
+        return any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel as a matrix, and its bias."""
+        """Return a kernel by its inputs, and its bias."""
         weight, bias = self._in_use(index)
-        return weight[:, 0].permute(2, 1, 0).reshape(weight.shape[3], -1), bias
+        return weight[:, 0].permute(2, 1, 0), bias
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
         """Convolve over positions."""
@@ -83,7 +83,7 @@ class Convolve2d(WordConvolutions):
         return layer.in_use if isinstance(layer, GaussianLayer) else layer.weight, cast(Tensor, layer.bias)
 
 
-@network("textcnn-v2", inputs="text")
+@network("textcnn-v2", inputs="text", version=2)
 def textcnn_v2(
     shape: tuple[int, ...],
     *,

@@ -1,7 +1,8 @@
 """Stages shared by the networks that convolve over words: embedding, products per token, maximum over time.
 
 A convolution is linear in each token's embedding. Where no noise acts on its inputs, the products are computed once per
-distinct token of the batch, and the convolution becomes gathers and adds (:func:`convolve_tokens`).
+distinct token of the batch, and the convolution becomes gathers and adds (:func:`convolve_tokens`). A training step
+needs of the sums only the largest of each map: the convolutions leave the adding to the maximum (:class:`Unsummed`).
 
 Fixed dropout acts on every position before the maximum. Because the masks are independent, the largest survivor is the
 G-th largest value with G geometric: sampling G among the sorted largest values is exact in distribution (see
@@ -11,7 +12,7 @@ G-th largest value with G geometric: sampling G among the sorted largest values 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Self, cast
 
@@ -23,6 +24,7 @@ from torch.nn import functional
 from dubio.networks.linear_maps import Inputs, LinearMap
 from dubio.networks.network import Stage, TokenBatch
 from dubio.networks.noise import Dropout, Site
+from dubio.networks.window_maxima import Dropped, largest_sums
 
 
 class Words(NamedTuple):
@@ -53,6 +55,35 @@ class Maps(NamedTuple):
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
         return sum(value.numel() for value in self.values)
+
+
+class Unsummed(NamedTuple):
+    """Convolutions before their windows are added up, for a training step on the CPU.
+
+    Attributes:
+        products: ``[rows, Σ size · F]`` for all kernels, or one tensor ``[rows, size · F]`` per kernel.
+        places: ``[B, L]`` rows of the products.
+        lengths: ``[B]`` words of each text.
+        kernels: Words per window.
+        biases: ``[F]`` of every kernel.
+    """
+
+    products: tuple[Tensor, ...]
+    places: Tensor
+    lengths: Tensor
+    kernels: tuple[int, ...]
+    biases: tuple[Tensor, ...]
+
+    def maxima(self, dropped: Dropped) -> list[Tensor]:
+        """Return relu(max over time of the maps) of every kernel, ``[B, F]``; 0 where every window is dropped."""
+        texts = self.places, self.lengths
+        tops: list[Tensor] = []
+        if len(self.products) == 1:
+            tops += largest_sums(self.products[0], *texts, self.kernels, dropped)
+        else:
+            for products, size, mask in zip(self.products, self.kernels, dropped, strict=True):
+                tops += largest_sums(products, *texts, (size,), (mask,))
+        return [torch.relu(top + bias) for top, bias in zip(tops, self.biases, strict=True)]
 
 
 class Ranked(Maps):
@@ -96,9 +127,11 @@ class WordConvolutions(Stage):
         )
         self.marks = nn.ModuleList(marks)
 
-    def forward(self, texts: Words) -> Maps:
-        """Return the feature maps of every kernel."""
+    def forward(self, texts: Words) -> Maps | Unsummed:
+        """Return the feature maps of every kernel; in a training step what their maxima need."""
         places = widened(texts.places, self.kernels)
+        if self._adds_later(texts.vectors):
+            return self._unsummed(texts, places)
         if self.is_noisy():
             channels = functional.embedding(places, texts.vectors).transpose(1, 2)
             totals = [self.by_position(i, cast(Tensor, site(channels))) for i, site in enumerate(self.sites)]
@@ -109,14 +142,36 @@ class WordConvolutions(Stage):
     def is_noisy(self) -> bool:
         """Return whether inputs or weights are random in the next pass."""
         noises = [cast(Site, site).noise for site in self.sites]
-        return any(noise is not None and noise.active for noise in noises)
+        return self.draws_weights() or any(noise is not None and noise.active for noise in noises)
+
+    def draws_weights(self) -> bool:
+        """Return whether weights are random in the next pass; not by default."""
+        return False
+
+    def _adds_later(self, vectors: Tensor) -> bool:
+        """Return whether this is a training step on the CPU in which nobody looks at the sums themselves."""
+        hooked = any(mark._forward_hooks for mark in self.marks)
+        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (hooked or self.draws_weights())
+
+    def _unsummed(self, texts: Words, places: Tensor) -> Unsummed:
+        """Return products once per distinct token, or with noise once per position and kernel."""
+        matrices, biases = zip(*(self.kernel(i) for i in range(len(self.kernels))), strict=True)
+        if not self.is_noisy():
+            products = (texts.vectors @ torch.cat(matrices, dim=1).flatten(1),)
+            return Unsummed(products, places, texts.lengths, self.kernels, biases)
+        vectors = functional.embedding(places, texts.vectors)
+        # the noise multiplies a text's channels: its factors are what it makes of ones
+        ones = vectors.new_ones(len(vectors), vectors.shape[2])
+        noisy = [vectors * cast(Tensor, site(ones))[:, None, :] for site in self.sites]
+        products = tuple(h.flatten(0, 1) @ matrix.flatten(1) for h, matrix in zip(noisy, matrices, strict=True))
+        return Unsummed(products, torch.arange(places.numel()).view_as(places), texts.lengths, self.kernels, biases)
 
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel, for edits whose penalty needs it."""
         raise NotImplementedError
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel as a matrix ``[E, size·F]``, and its bias."""
+        """Return a kernel as ``[E, size, F]``, and its bias."""
         raise NotImplementedError
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
@@ -126,7 +181,7 @@ class WordConvolutions(Stage):
     def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
         """Convolve by products once per distinct token; return ``[B, windows, F]`` with the bias."""
         (matrix, bias), size = self.kernel(index), self.kernels[index]
-        total = convolve_tokens(vectors, places, matrix, size)
+        total = convolve_tokens(vectors, places, matrix.flatten(1), size)
         return cast(Tensor, self.marks[index](total, windows(vectors, places, size))) + bias
 
 
@@ -173,8 +228,10 @@ class RankOverTime(Stage):
         super().__init__()
         self._pick = (pick,)  # in a tuple, so that its sites are registered once, where the noise acts
 
-    def forward(self, maps: Maps) -> Ranked:
-        """Return the largest values, down to the depth that the noise can reach."""
+    def forward(self, maps: Maps | Unsummed) -> Ranked:
+        """Return the largest values, down to the depth that the noise can reach; of a training step the largest."""
+        if isinstance(maps, Unsummed):
+            return Ranked(tuple(self._trained(maps)))
         return Ranked(tuple(self._rank(v, noise) for v, noise in zip(maps.values, self._noises(), strict=True)))
 
     def _rank(self, values: Tensor, noise: Dropout | None) -> Tensor:
@@ -182,6 +239,15 @@ class RankOverTime(Stage):
             uniforms = torch.rand(values.shape, generator=noise.generator).to(values.device)
             return (values * (uniforms >= noise.p)).amax(dim=1).unsqueeze(-1) / (1.0 - noise.p)
         return largest(values, 1 if noise is None else noise.depth())
+
+    def _trained(self, maps: Unsummed) -> Iterator[Tensor]:
+        """Return the largest survivor of each map, ``[B, F, 1]`` per kernel."""
+        noises = [noise if noise is not None and noise.training else None for noise in self._noises()]
+        texts, width = maps.places.shape
+        shapes = [(texts, width - size + 1, len(bias)) for size, bias in zip(maps.kernels, maps.biases, strict=True)]
+        dropped = [noise.dropped(shape) if noise else None for noise, shape in zip(noises, shapes, strict=True)]
+        for top, noise in zip(maps.maxima(dropped), noises, strict=True):
+            yield (top if noise is None else top / (1.0 - noise.p)).unsqueeze(-1)
 
     def depths(self) -> list[int]:
         """Return how many of the largest values of each map the noise can reach at prediction."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -165,10 +166,18 @@ def _epoch(
         torch.autograd.backward(loss)
         # a clipped gradient is not the gradient of a posterior: where weights are sampled it is not clipped
         if slots.objective.clip and not temperature:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), slots.objective.clip)
+            _clip(model, slots.objective.clip)
         optimiser.step()
         total += value * len(rows)
     return total / len(data.encoded)
+
+
+def _clip(model: Model, most: float) -> None:
+    """Scale the gradient to the norm ``most`` where it is longer; ``clip_grad_norm_`` would multiply by 1 where not."""
+    parameters = [p for p in model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm([cast(Tensor, p.grad) for p in parameters])
+    if not most / (norm + 1e-6) >= 1.0:
+        torch.nn.utils.clip_grads_with_norm_(parameters, most, norm)
 
 
 def _class_weights(objective: Objective, data: LabelledRows) -> Callable[[Tensor], Tensor] | None:

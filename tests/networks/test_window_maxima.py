@@ -1,0 +1,154 @@
+"""The largest sums over windows against the dense formula, in value and gradient."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dubio.core.registry import NETWORKS
+from dubio.encoders import TokenRows
+from dubio.inference.batches import collate
+from dubio.networks.heads.linear import Softmax
+from dubio.networks.network import Model
+from dubio.networks.noise import ConcreteDropoutEdit, Dropout, DropoutEdit
+from dubio.networks.spectral import SpectralNorm
+from dubio.networks.window_maxima import largest_sums
+from dubio.networks.word_convolutions import PickOverTime, RankOverTime, Unsummed, WordConvolutions
+
+LENGTHS = (1, 2, 3, 5, 5, 8, 13)
+VOCABULARY = 40
+
+
+def texts(lengths: tuple[int, ...]) -> TokenRows:
+    tokens = np.random.default_rng(1).integers(1, VOCABULARY, size=sum(lengths)).astype(np.int32)
+    return TokenRows(tokens, np.cumsum([0, *lengths]).astype(np.int64))
+
+
+def by_loops(products: Tensor, places: Tensor, lengths: Tensor, kernels: tuple[int, ...], dropped: list[Tensor]):
+    """The definition: every window of every text by itself."""
+    table, tops, first = products.view(len(products), sum(kernels), -1), [], 0
+    for size, mask in zip(kernels, dropped, strict=True):
+        rows = []
+        for b, length in enumerate(lengths.tolist()):
+            windows = [
+                sum(table[places[b, t + j], first + j] for j in range(size)) for t in range(max(1, length - size + 1))
+            ]
+            sums = torch.stack(windows)
+            rows.append(sums.masked_fill(mask[b, : len(sums)], -torch.inf).max(dim=0).values)
+        tops.append(torch.stack(rows))
+        first += size
+    return tops
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_values_and_gradients_are_those_of_the_definition(rate: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    kernels, maps, batch = (2, 3, 5), 4, collate(texts(LENGTHS), np.arange(len(LENGTHS)))
+    shape = (len(batch.distinct), sum(kernels) * maps)
+    products = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    sizes = [(*batch.places.shape[:1], batch.places.shape[1] - size + 1, maps) for size in kernels]
+    dropped = [torch.rand(size, generator=generator) < rate for size in sizes]
+    arguments = (products, batch.places, batch.lengths, kernels, dropped)
+    factors = [torch.randn(len(LENGTHS), maps, generator=generator, dtype=torch.float64) for _ in kernels]
+    results = []
+    for way in (by_loops, largest_sums):
+        tops = way(*arguments)
+        loss = sum((torch.relu(top + 0.3) * factor).sum() for top, factor in zip(tops, factors, strict=True))
+        results.append((tops, torch.autograd.grad(loss, products)[0]))
+    for expected, top in zip(results[0][0], results[1][0], strict=True):
+        assert torch.allclose(expected, top, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-12, atol=1e-12)
+    assert (rate == 1.0) == bool((results[1][1] == 0).all())
+
+
+def model_of(name: str, edits: tuple) -> Model:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        body = NETWORKS.make(name, (VOCABULARY,), embedding=8, maps=6, kernels=(2, 3, 5))
+        model = Model(body, Softmax().build(body.width, 4))
+        for edit in edits:
+            edit.apply(model)
+    return model.double().train()
+
+
+CASES = [
+    ("textcnn", ()),
+    ("textcnn", (DropoutEdit(0.0),)),
+    ("textcnn", (ConcreteDropoutEdit(),)),
+    ("textcnn-v2", ()),
+    ("textcnn-v2", (ConcreteDropoutEdit(),)),
+    ("textcnn-v2", (SpectralNorm(0.9),)),
+]
+
+
+@pytest.mark.parametrize(("name", "edits"), CASES)
+@pytest.mark.parametrize("lengths", [LENGTHS, (1, 2)])
+def test_a_training_step_has_the_gradient_of_the_plain_stages(name, edits, lengths, monkeypatch) -> None:
+    """The plain stages convolve over positions or tokens, rectify, mask and take a dense maximum."""
+    batch, labels = collate(texts(lengths), np.arange(len(lengths))), torch.arange(len(lengths)) % 4
+    results = []
+    for plain in (True, False):
+        model = model_of(name, edits)
+        if plain:
+            monkeypatch.setattr(WordConvolutions, "_adds_later", lambda self, vectors: False)
+        else:
+            monkeypatch.undo()
+        # one pass more in both: a bounded weight moves its singular vectors in each
+        assert isinstance(model.network.stages[-3](_words(model, batch)), Unsummed) != plain
+        model.draw_from(torch.Generator().manual_seed(5))
+        loss = model.loss(batch, labels).mean() + model.penalty(100)
+        loss.backward()
+        results.append((loss.detach(), {n: p.grad for n, p in model.named_parameters()}))
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-12)
+    for parameter, expected in results[0][1].items():
+        assert torch.allclose(expected, results[1][1][parameter], rtol=1e-9, atol=1e-12), parameter
+
+
+def _words(model: Model, batch):
+    value = batch
+    for stage in model.network.stages[:-3]:
+        value = stage(value)
+    return value
+
+
+def test_hooked_maps_and_passes_without_gradient_see_every_window() -> None:
+    model = model_of("textcnn", ())
+    batch = collate(texts(LENGTHS), np.arange(len(LENGTHS)))
+    with torch.no_grad():
+        assert not isinstance(model.network.stages[1](_words(model, batch)), Unsummed)
+    seen = []
+    model.network.stages[1].marks[0].register_forward_hook(lambda mark, inputs, output: seen.append(output.shape))
+    model(batch)
+    assert seen == [(len(LENGTHS), max(LENGTHS) - 1, 6)]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9])
+def test_dropped_values_are_independent_with_the_rate(p: float) -> None:
+    noise = Dropout(1, p)
+    noise.generator = torch.Generator().manual_seed(0)
+    mask = noise.dropped((1000, 10, 37)).double()
+    error = np.sqrt(p * (1 - p) / mask.numel())
+    assert float(mask.mean()) == pytest.approx(p, abs=5 * error + 2**-17)
+    flat = mask.flatten()
+    for lag in range(1, 9):  # four values share a draw
+        together = float((flat[:-lag] * flat[lag:]).mean())
+        assert together == pytest.approx(p * p, abs=5 * p * np.sqrt(1 - p * p) / np.sqrt(len(flat)) + 2**-16)
+    again = Dropout(1, p)
+    again.generator = torch.Generator().manual_seed(0)
+    assert torch.equal(again.dropped((1000, 10, 37)).double(), mask)
+
+
+def test_training_keeps_the_largest_survivor_of_each_map() -> None:
+    """E[max of survivors] over many texts with the same two windows: (1 − p)·a + p(1 − p)·b over 1 − p, a > b."""
+    pick = PickOverTime((1,), 1)
+    pick.sites[0].noise = Dropout(1, 0.3)
+    pick.sites[0].noise.generator = torch.Generator().manual_seed(2)
+    count = 200_000
+    maps = Unsummed(
+        (torch.tensor([[2.0], [5.0]]),), torch.tensor([[0, 1]]).expand(count, 2), torch.full((count,), 2), (1,),
+        (torch.ones(1),),
+    )  # fmt: skip
+    values = pick(RankOverTime(pick)(maps))[:, 0]
+    assert set(values.unique().tolist()) == set(torch.tensor([0.0, 3 / 0.7, 6 / 0.7]).tolist())
+    assert float((values == 0).float().mean()) == pytest.approx(0.09, abs=0.004)
+    assert float(values.mean()) == pytest.approx(6.0 + 0.3 * 3.0, abs=0.04)
