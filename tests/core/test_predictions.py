@@ -141,6 +141,17 @@ def test_the_own_score_of_an_ensemble_is_its_mean_over_members():
         pool_members([one, some_predictions(1)])
 
 
+def test_features_follow_their_rows_and_members():
+    features = np.arange(2 * 5 * 3, dtype=np.float16).reshape(2, 5, 3)
+    predictions = some_predictions(1, features=features)
+    np.testing.assert_array_equal(predictions.take(np.array([3, 0])).features, features[:, [3, 0]])
+    assert join([predictions, predictions]).features.shape == (2, 10, 3)
+    assert pool_members([predictions, predictions]).features.shape == (4, 5, 3)
+    assert predictions.take_samples(np.array([0])).features is None
+    with pytest.raises(UserError, match=r"features must have shape \(states, 5, width\)"):
+        some_predictions(1, features=features[:, :4])
+
+
 def test_columns_and_scores_follow_their_rows():
     predictions = with_columns()
     for taken in (predictions.take(np.array([3, 0])), predictions.take(np.array([False, True, False, False, True]))):

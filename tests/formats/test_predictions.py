@@ -30,10 +30,11 @@ def full(seed=0, target="multiclass"):
         temperature=1.7,
         classes=("w", "x", "y", "zä"),
         kind="cal",
+        features=rng.normal(size=(2, 6, 5)).astype(np.float16),
     )
 
 
-FIELDS = ("logits", "labels", "ood", "member", "data_variance", "model_variance", "ids", "group")
+FIELDS = ("logits", "labels", "ood", "member", "data_variance", "model_variance", "features", "ids", "group")
 
 
 @pytest.mark.parametrize("target", ["multiclass", "multilabel", "ordinal"])

@@ -102,3 +102,20 @@ def test_ddu_conforms_where_the_network_offers_weights():
     recipe = METHODS.make("ddu", **SMALL)
     with pytest.raises(UserError, match=r"offers no weight for 'spectral_norm'.*density"):
         fit(spec_of(recipe.start, task, network=SMALL_NETWORKS["text"]), task, FitContext())
+
+
+def test_features_are_stored_where_asked_and_training_is_shared():
+    plain, asked = (METHODS.make("deterministic", **SMALL, **more) for more in ({}, {"store_features": "last"}))
+    task = blobs()
+    assert spec_of(plain, task) == spec_of(asked, task)
+    fitted, split = fit(spec_of(plain, task), task, FitContext()), task.of_kind("id")[0]
+    specs = [pred_spec(recipe, "f", seed=0, member=0) for recipe in (plain, asked)]
+    assert specs[1] == {**specs[0], "features": "last"}
+    without, stored = (predict(spec_of(plain, task), s, fitted.tensors, fitted.encoder, split) for s in specs)
+    assert without.features is None
+    assert stored.features.shape == (1, 40, 8)
+    assert np.array_equal(stored.logits, without.logits)
+    weight, bias = (fitted.tensors[f"0/head.linear.{name}"] for name in ("weight", "bias"))
+    np.testing.assert_allclose(stored.features[0] @ weight.T + bias, stored.logits[0], atol=0.02)
+    with pytest.raises(UserError, match=r"store_features.*'last', the number of a layer"):
+        METHODS.make("deterministic", store_features="first")

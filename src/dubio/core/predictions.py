@@ -101,6 +101,7 @@ class Predictions:
         empty_decision: How a multi-label row is decided that has no label above one half.
         notes: What a reader must know of the source, such as columns that nothing uses; results repeat them.
         system: The identity of the deployed model that made them, where known.
+        features: ``[F, N, D]`` float16, the outputs of a layer without noise, one set for each of F weight states.
     """
 
     logits: _LazyLogits = _LazyLogits()
@@ -120,6 +121,7 @@ class Predictions:
     empty_decision: EmptyDecision = "empty"
     notes: tuple[str, ...] = ()
     system: str | None = None
+    features: NDArray[np.float16] | None = None
     _highest: IntArray | None = field(default=None, init=False, repr=False)
 
     # --- checks -----------------------------------------------------------------------------------------------------
@@ -164,6 +166,9 @@ class Predictions:
             if array is not None and array.shape != shape:
                 beside = f"beside logits of shape {self._shape}"
                 raise UserError(f"{name} must have shape {shape} {beside}; given {array.shape}.")
+        if self.features is not None and (self.features.ndim != 3 or self.features.shape[1] != rows):
+            beside = f"beside logits of shape {self._shape}"
+            raise UserError(f"features must have shape (states, {rows}, width) {beside}; given {self.features.shape}.")
         for name, score in self.scores.items():
             if not np.isfinite(score).all():
                 row = int(np.flatnonzero(~np.isfinite(score))[0])
@@ -323,7 +328,7 @@ class Predictions:
         own = vars(selected)
         own |= {name: vars(self)[name] for name in _KEPT}
         own |= {name: _at(vars(self)[name], index) for name in _BY_ROW}
-        own |= {name: _at(vars(self)[name], (slice(None), index)) for name in _BY_SAMPLE}
+        own |= {name: _at(vars(self)[name], (slice(None), index)) for name in (*_BY_SAMPLE, "features")}
         own |= {name: {key: column[index] for key, column in vars(self)[name].items()} for name in _BY_NAME}
         own["_logits"] = self.logits[:, index] if consecutive else self._deferred_rows(chosen)
         # Every row is pooled on its own: what is known of a row stays true.
@@ -341,9 +346,10 @@ class Predictions:
         return DeferredLogits((self.samples, len(rows), self.class_count), lambda: self.logits[:, rows], summary)
 
     def take_samples(self, samples: IntArray | BoolArray) -> Predictions:
-        """Return the predictions of some samples alone, without the system's own scores, which are of all."""
+        """Return the predictions of some samples alone, without scores and features of the system, which are of all."""
         columns = {name: _at(vars(self)[name], samples) for name in _BY_SAMPLE}
-        return self.with_checked(logits=self.logits[samples], member=self.member[samples], scores={}, **columns)
+        columns |= {"logits": self.logits[samples], "member": self.member[samples]}
+        return self.with_checked(scores={}, features=None, **columns)
 
     def as_ood(self) -> Predictions:
         """Return the same with every row flagged as out of distribution."""
@@ -387,7 +393,8 @@ def join(parts: Sequence[Predictions]) -> Predictions:
     """Join the predictions of one system on different examples, rows one after another.
 
     Where a part has no ids or groups and another has, its rows get names of their own (:func:`join_names`); where a
-    part lacks a column, its texts are empty. ``kind`` is None unless all parts have the same.
+    part lacks a column, its texts are empty. Features are joined where all parts have them. ``kind`` is None unless all
+    parts have the same.
 
     Raises:
         UserError: When they differ in samples, classes, target or temperature, or only some have a variance or score.
@@ -403,7 +410,7 @@ def join(parts: Sequence[Predictions]) -> Predictions:
         _check_all_or_none("join predictions", _quantities(first) ^ _quantities(other))
     sizes = list(map(len, parts))
     stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("labels", "ood")}
-    stacked |= {name: _stack([getattr(item, name) for item in parts], 1) for name in _BY_SAMPLE}
+    stacked |= {name: _stack([getattr(item, name) for item in parts], 1) for name in (*_BY_SAMPLE, "features")}
     stacked |= {name: join_names([getattr(item, name) for item in parts], sizes) for name in ("ids", "group")}
     stacked["scores"] = {name: np.concatenate([item.scores[name] for item in parts]) for name in first.scores}
     stacked["columns"] = {
@@ -471,7 +478,8 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
             first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)
         ):
             raise UserError("cannot pool members: they were predicted on different examples.")
-    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("logits", *_BY_SAMPLE)}
+    columns = ("logits", *_BY_SAMPLE, "features")
+    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in columns}
     member = np.concatenate([np.full(item.samples, index, dtype=np.int64) for index, item in enumerate(parts)])
     scores = {name: np.mean([item.scores[name] for item in parts], axis=0) for name in first.scores}
     return first.with_checked(member=member, scores=scores, **stacked)

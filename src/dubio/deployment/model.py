@@ -181,7 +181,7 @@ class Model:
         """Return the predictions about examples, as :meth:`InputForm.examples` makes them of rows."""
         keys = row_keys(examples.inputs)
         encoded = {text: encoder_of(text).encode(examples) for text in {fit.encoder for fit in self._predictors}}
-        scores: list[dict[str, NDArray[np.float32]]] = []
+        scores: list[dict[str, NDArray[Any]]] = []
         member: list[int] = []
         for fit in self._predictors:
             scores.append(fit.scores(encoded[fit.encoder], keys))

@@ -1,10 +1,10 @@
 """Read and write files of predictions.
 
 dubio's own file is safetensors: ``logits`` [S, N, K] F32, ``labels`` I64, ``ood`` BOOL, ``member`` I64, optionally
-``data_variance`` F32, ``model_variance`` F32 and ``score.<name>`` F64. Texts (``ids``, ``group``, ``column.<name>``)
-are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``. Its metadata are ``dubio``
-(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list), ``kind``,
-``empty_decision`` (``argmax``; otherwise it is left out) and ``system`` (the identity of a deployed model).
+``data_variance`` F32, ``model_variance`` F32, ``features`` F16 and ``score.<name>`` F64. Texts (``ids``, ``group``,
+``column.<name>``) are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``. Its metadata are
+``dubio`` (``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list),
+``kind``, ``empty_decision`` (``argmax``; otherwise it is left out) and ``system`` (the identity of a deployed model).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Tensors = dict[str, NDArray[Any]]
 SCHEMA = 1
 """Raised by hand when a file written by this dubio can no longer be read by an older one."""
 
-_PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance")
+_PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance", "features")
 SUFFIXES = (".safetensors", ".npz", ".npy", *ENDINGS)
 
 
@@ -190,7 +190,11 @@ def _from_tensors(
 ) -> Predictions:
     """Return the predictions of dubio's own file."""
     _check_metadata(path, metadata)
-    arrays = roles.assigned(_with_texts(path, tensors), "ids", NAMES)
+    stored = _with_texts(path, tensors)
+    features = stored.pop("features", None)
+    if features is not None and features.dtype != np.float16:
+        raise UserError(f"features are stored in float16; given {features.dtype}.")
+    arrays = roles.assigned(stored, "ids", NAMES)
     if "empty_decision" in metadata:
         arrays["empty_decision"] = metadata["empty_decision"]
     if "classes" in metadata:
@@ -203,7 +207,7 @@ def _from_tensors(
     temperature, kind = float(metadata["temperature"]), cast(Kind | None, metadata.get("kind"))
     return with_logits(
         arrays["logits"], arrays, labels=labels, target=target or own, temperature=temperature, kind=kind, roles=roles
-    ).with_checked(system=metadata.get("system"))
+    ).with_checked(system=metadata.get("system"), features=features)
 
 
 def read_verified(path: Path) -> Predictions:
@@ -237,7 +241,8 @@ def _with_texts(path: Path, tensors: Tensors) -> dict[str, Any]:
     """Return the arrays of dubio's own file, with texts in place of their bytes."""
     texts = [name.removesuffix(".utf8") for name in tensors if name.endswith(".utf8")]
     bytes_of_texts = {f"{name}{ending}" for name in texts for ending in (".utf8", ".ends")}
-    arrays = {name: array for name, array in tensors.items() if is_known(name) and name not in bytes_of_texts}
+    own = {name for name in tensors if is_known(name) or name in _PLAIN} - bytes_of_texts
+    arrays = {name: array for name, array in tensors.items() if name in own}
     return arrays | {name: _texts(path, name, tensors) for name in texts}
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from dubio.core.errors import UserError
 from dubio.core.validate import NonNegative, NonNegativeFloat
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
-from dubio.methods.recipe import Recipe
+from dubio.methods.recipe import Layer, Recipe
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Edit
@@ -152,6 +152,8 @@ class Training:
         schedule: How the learning rate changes.
         collect: Which weights the fit keeps.
         images: Random views of images.
+        store_features: The layer whose features are stored with predictions: ``last`` (before the head) or the number
+            of a stage, from 0; empty stores none.
     """
 
     epochs: NonNegative = 45
@@ -165,6 +167,7 @@ class Training:
     schedule: ScheduleName = "constant"
     collect: CollectorName = "best_on_validation"
     images: ImageViews = ImageViews()
+    store_features: Layer = ""
 
     def recipe(
         self,
@@ -203,6 +206,7 @@ class Training:
             collect=_COLLECTORS[self.collect](),
             samples=samples or 0,
             views=self.images.at_prediction(name),
+            features=self.store_features,
         )
 
     def start(self) -> Recipe:
@@ -266,6 +270,7 @@ class Tail:
             schedule=schedule,
             collect=collect,
             views=training.images.at_prediction(name),
+            features=training.store_features,
         )
 
     def _start(self, name: str, training: Training) -> Recipe:

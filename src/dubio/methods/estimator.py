@@ -102,6 +102,7 @@ class EstimatorRecipe:
     samples: ClassVar[int] = 0
     pooled: ClassVar[int] = 0
     most: ClassVar[int] = 0
+    features: ClassVar[str] = ""
     start: ClassVar[None] = None
     views: ClassVar[None] = None
 

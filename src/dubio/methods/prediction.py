@@ -17,6 +17,7 @@ from dubio.core.types import FloatArray, Split, Target
 from dubio.encoders import Encoded
 from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
 from dubio.inference.posterior import Drawn, Posterior, chunks_of
+from dubio.inference.stored_features import stored_features
 from dubio.methods.encoding_cache import encode, encoder_of
 from dubio.methods.estimator import estimator_logits
 from dubio.methods.specification import build_model, estimator_of, recipe_of
@@ -68,11 +69,12 @@ class FitPredictor:
         posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], views)
         if "latest" in prediction:
             posterior = posterior.limit(prediction["latest"])
+        self._posterior, self._layer = posterior, prediction.get("features", "")
         self._draws = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
         self.member = self._draws.member
 
-    def scores(self, examples: Encoded, keys: Keys | None = None) -> dict[str, NDArray[np.float32]]:
-        """Return scores by name about encoded examples, as :func:`sample_scores` does.
+    def scores(self, examples: Encoded, keys: Keys | None = None) -> dict[str, NDArray[Any]]:
+        """Return scores by name about encoded examples, as :func:`sample_scores` does, and ``features`` if asked for.
 
         Args:
             examples: Encoded by the fit's encoder.
@@ -81,7 +83,10 @@ class FitPredictor:
         if self._estimator is not None:
             logits = estimator_logits(self._estimator, self._tensors, examples, self.target)
             return {"logits": logits[None].astype(np.float32)}
-        return sample_scores(self._draws, examples, len(self.classes), self._device, keys)
+        scores = sample_scores(self._draws, examples, len(self.classes), self._device, keys)
+        if not self._layer:
+            return scores
+        return {**scores, "features": stored_features(self._posterior, self._layer, examples, self._device)}
 
 
 def predictor(
@@ -119,7 +124,7 @@ def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[st
 
 
 def _of_split(
-    split: Split, task: Mapping[str, Any], scores: Mapping[str, NDArray[np.float32]], member: Sequence[int] = (0,)
+    split: Split, task: Mapping[str, Any], scores: Mapping[str, NDArray[Any]], member: Sequence[int] = (0,)
 ) -> Predictions:
     """Return scores by name, ``logits [S, N, K]`` and perhaps variances, as predictions about the rows of a split."""
     return Predictions(
@@ -135,6 +140,7 @@ def _of_split(
         classes=tuple(task["classes"]),
         kind=split.kind,
         scores=own_scores(scores),
+        features=scores.get("features"),
     )
 
 
@@ -146,7 +152,7 @@ def own_scores(arrays: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
 
 def sample_scores(
     draws: Drawn, examples: Encoded, classes: int, device: str, keys: Keys | None = None
-) -> dict[str, NDArray[np.float32]]:
+) -> dict[str, NDArray[Any]]:
     """Return ``logits [S, N, K]`` of every sample, the variances and, behind ``own.``, the uncertainties of the head.
 
     Args:

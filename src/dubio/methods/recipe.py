@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, name_of, part
 from dubio.core.types import Modality, Target, Task
-from dubio.core.validate import NonNegative, Positive
+from dubio.core.validate import NonNegative, Positive, matching
 from dubio.inference.augmentation import Views
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dubio.inference.posterior import Posterior, Restored
     from dubio.methods.fitting import FitContext
     from dubio.methods.specification import NetworkSpec
+
+
+Layer = Annotated[str, matching(r"|last|\d{1,4}", "'last', the number of a layer, or empty")]
 
 
 @part("recipe")
@@ -56,6 +59,7 @@ class Recipe:
         samples: Noise draws per weight state; 0 is a deterministic pass.
         views: Random views of each example at prediction, or None.
         most: Largest number of weight states that predict, the latest, or of noise draws of a single one; 0 for all.
+        features: The layer whose outputs are stored with predictions: ``last``, or the number of a stage; or empty.
     """
 
     name: str = ""
@@ -71,6 +75,7 @@ class Recipe:
     samples: NonNegative = 0
     views: Views | None = None
     most: int = added(0)
+    features: Layer = added("")
 
     def __post_init__(self) -> None:
         if self.samples and not any(edit.random for edit in self.edits):
@@ -104,7 +109,7 @@ class Recipe:
 
     def fit_part(self) -> Recipe:
         """Return the recipe with only what affects weights: methods that differ in the rest share their fits."""
-        return replace(self, name="", title="", members=1, samples=0, views=None, most=0)
+        return replace(self, name="", title="", members=1, samples=0, views=None, most=0, features="")
 
     def for_task(self, inputs: Modality, target: Target) -> Recipe:
         """Return the recipe with the head for a task's target.

@@ -119,10 +119,12 @@ def _fit_part(recipe: Recipe, inputs: Modality, target: Target) -> Any:
 
 def pred_spec(recipe: Recipe | EstimatorRecipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
     """Return everything that determines the predictions of one fit; its hash is their identity."""
-    limit = {"latest": recipe.most} if recipe.most else {}
+    added: dict[str, Any] = {"latest": recipe.most} if recipe.most else {}
+    if recipe.features:
+        added["features"] = recipe.features
     fixed = isinstance(recipe, EstimatorRecipe)  # nothing is drawn: its predictions have no seed
     return {
-        **limit,
+        **added,
         "schema": SCHEMA,
         "kind": "prediction",
         "version": PREDICTION_VERSION,

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, EmptyDecision, FloatArray, Target
+from dubio.encoders import Encoded
 from dubio.inference.engine import State
 from dubio.inference.posterior import Mixture, MixturePredictor, Restored
+from dubio.inference.stored_features import stored_features
 from dubio.methods.prediction import own_scores, sample_scores
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
@@ -136,7 +139,14 @@ class FittedModule:
         return Predictions(
             arrays["logits"], labels, self.target, member=np.array(self._drawn.member, dtype=np.int64),
             classes=self.classes, scores=own_scores(arrays), empty_decision=self.empty_decision,
+            features=self._features(examples.rows),
         )  # fmt: skip
+
+    def _features(self, rows: Encoded) -> NDArray[np.float16] | None:
+        """Return the features that the recipe asks for; of a module, those before its last layer are layer 0."""
+        if not (layer := self.recipe.features):
+            return None
+        return np.concatenate([stored_features(member, layer, rows, self.device) for member in self.members])
 
 
 def own_names(model: Model, state: State) -> dict[str, Tensor]:

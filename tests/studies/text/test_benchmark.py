@@ -31,6 +31,16 @@ def test_every_name_is_registered_and_every_argument_known(preset):
         assert method_arguments(benchmark, entry).keys() == set(benchmark.methods_of(entry))
 
 
+def test_post_hoc_scores_share_the_trainings_of_their_networks(tiny_corpora):
+    benchmark = Overrides(networks=["textcnn"]).apply(load_benchmark("text", "small-posthoc"))
+    settings = prepare(benchmark)
+    (setting,) = settings
+    assert setting.name == "clinc-novelty"
+    fits = make_plan(benchmark, settings, load_trainer(), {}).of_kind("fit")
+    assert len([node for node in fits if not node.needs]) == 3  # one for each member
+    assert len([node for node in fits if node.needs]) == 3
+
+
 def test_the_penalties_of_the_papers_code_are_a_preset():
     paper, fixed = load_benchmark("text", "paper"), load_benchmark("text", "paper-penalties")
     for before, entry in zip(paper.tasks, fixed.tasks, strict=True):
