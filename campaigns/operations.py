@@ -187,6 +187,9 @@ class InlineExecutor:
         self._runner = JobRunner(self._store, cast(Any, fake_trainer), orders.checkpoint_seconds)
         self._events: list[Event] = []
 
+    def start(self, jobs: int) -> None:
+        """Start nothing: jobs run in this process."""
+
     def free(self) -> int:
         """Return how many more jobs could start now."""
         return 1 - len(self._events)

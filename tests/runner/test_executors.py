@@ -15,6 +15,7 @@ from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.methods.fitting import available_devices, check_device
 from dubio.runner.executors import LocalExecutor, WorkerOrders, worker_environment
+from dubio.store import Store
 
 
 def told(orders: WorkerOrders, worker: int) -> str:
@@ -36,6 +37,39 @@ def test_who_follows_a_dead_worker_gets_its_slot(tmp_path: Path) -> None:
     executor = LocalExecutor(3, WorkerOrders(tmp_path, devices=("a", "b", "c")), tmp_path)
     executor._workers = [Sitting(0), Sitting(2)]  # type: ignore[list-item]
     assert executor._free_slot() == 1
+
+
+def test_workers_start_ahead_of_their_jobs_and_are_then_used(tmp_path: Path) -> None:
+    Store.open(tmp_path / "store").close()
+    executor = LocalExecutor(3, WorkerOrders(tmp_path / "store", trainer="tests.runner.fake_trainer"), tmp_path)
+    try:
+        executor.start(0)
+        assert executor._workers == []
+        executor.start(2)
+        started = [worker.process.pid for worker in executor._workers]
+        assert len(started) == 2
+        assert executor.free() == 3
+        while not executor._workers[1].ready:
+            executor.wait(0.5)
+        executor._workers[0].ready = False  # whoever is ready comes first
+        executor.submit({"id": "a" * 64, "kind": "unheard"})
+        assert [worker.job for worker in executor._workers] == [None, "a" * 64]
+        executor.start(9)
+        assert [worker.process.pid for worker in executor._workers][:2] == started
+        assert len(executor._workers) == 3
+    finally:
+        executor.close()
+
+
+def test_a_worker_that_dies_before_it_has_a_job_is_counted_and_loses_none(tmp_path: Path) -> None:
+    executor = LocalExecutor(1, WorkerOrders(tmp_path / "no-store", trainer="tests.runner.fake_trainer"), tmp_path)
+    try:
+        executor.start(1)
+        while executor._workers:
+            assert executor.wait(0.5) == []
+        assert executor._failed_starts == 1
+    finally:
+        executor.close()
 
 
 def test_the_last_words_of_a_worker_that_cannot_start_are_one_sentence(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executors import CPU, Executor, LocalExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
 from dubio.runner.overrides import Overrides, own_data_benchmark, verified_tasks
-from dubio.runner.plan import Plan, make_plan
+from dubio.runner.plan import Node, Plan, make_plan
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
 from dubio.runner.ray_cluster import check_cluster
@@ -172,7 +172,7 @@ class PreparedBenchmark:
             resources: What a job takes of a Ray cluster, by name.
         """
         trial_plan, trials, plan = self._plans()
-        check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.trainer)
+        missing = missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()])
         logs = store.scratch.new()
         with storing(logs):
             logs.mkdir()
@@ -182,6 +182,8 @@ class PreparedBenchmark:
         orders = WorkerOrders(store.path, files, checkpoint_seconds, trainer, devices, installed, resources)
         workers = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
+            workers.start(_at_once(missing))
+            check_fits(missing, self.trainer)
             tuned = self._execute(trial_plan, store, workers, show)
             choices = choose(trials, store)
             if trials:
@@ -238,6 +240,12 @@ class PreparedBenchmark:
             return execute(plan, store, executor, display, estimates, complete)
         finally:
             display.close()
+
+
+def _at_once(missing: Sequence[Node]) -> int:
+    """Return how many jobs of a run can begin at once: those of nodes that need no other missing one."""
+    lacking = {node.id for node in missing}
+    return sum(node.kind != "ensemble" and lacking.isdisjoint(node.needs) for node in missing)
 
 
 def prepare_run(

@@ -112,6 +112,9 @@ class Executor(Protocol):
 
     jobs: int
 
+    def start(self, jobs: int) -> None:
+        """Prepare for that many jobs, so that workers start while other things are checked; optional."""
+
     def free(self) -> int:
         """Return how many more jobs could start now."""
 
@@ -233,6 +236,12 @@ class LocalExecutor:
         self._last_failed_start = self._next_start = 0.0
         self._refused: list[Event] = []
 
+    def start(self, jobs: int) -> None:
+        """Start the workers for that many jobs; what the system refuses now is tried again with the first job."""
+        with contextlib.suppress(OSError):
+            while len(self._workers) < min(jobs, self.jobs):
+                self._add_worker()
+
     def free(self) -> int:
         """Return how many more jobs could start now; after a worker that could not start, new ones come one by one."""
         idle = sum(worker.job is None for worker in self._workers)
@@ -242,19 +251,22 @@ class LocalExecutor:
         return idle + int(not starting and len(self._workers) < self.jobs)
 
     def submit(self, job: dict[str, Any]) -> None:
-        """Give the job to an idle worker, or to a new one."""
-        idle = next((worker for worker in self._workers if worker.job is None), None)
+        """Give the job to an idle worker, one that is ready if there is any, or to a new one."""
+        idle = max((worker for worker in self._workers if worker.job is None), key=lambda w: w.ready, default=None)
         if idle is None:
-            self._started += 1
-            slot, log = self._free_slot(), self._logs / f"worker-{self._started}.log"
             try:
-                idle = _Worker(self._orders.to_json(slot), slot, log, self._inbox)
+                idle = self._add_worker()
             except OSError as error:  # too many processes or open files, no memory
                 reason = f"the system refused a worker process: {error.strerror or error}."
                 self._refused.append(self._failed_start(job["id"], time.monotonic(), reason, ""))
                 return
-            self._workers.append(idle)
         idle.start(job)
+
+    def _add_worker(self) -> _Worker:
+        self._started += 1
+        slot, log = self._free_slot(), self._logs / f"worker-{self._started}.log"
+        self._workers.append(_Worker(self._orders.to_json(slot), slot, log, self._inbox))
+        return self._workers[-1]
 
     def _free_slot(self) -> int:
         """Return the first free slot: the successor of a dead worker gets its device."""
@@ -292,13 +304,13 @@ class LocalExecutor:
     def _remove(self, worker: _Worker) -> list[Event]:
         self._workers.remove(worker)
         cause, output = worker.cause_of_death(), worker.last_output()
+        lost = _lost(worker.job or "", cause, output)
         if not worker.ready:
-            return [self._failed_start(worker.job, worker.started, cause, output)]
-        return [] if worker.job is None else [_lost(worker.job, cause, output)]
+            lost = self._failed_start(worker.job or "", worker.started, cause, output)
+        return [] if worker.job is None else [lost]
 
-    def _failed_start(self, job: str | None, started: float, cause: str, output: str) -> Event:
+    def _failed_start(self, job: str, started: float, cause: str, output: str) -> Finished:
         """Count a worker that did not start; those that were starting at the same time count once."""
-        assert job is not None  # a worker is started for a job
         if started >= self._last_failed_start:
             self._failed_starts += 1
             self._last_failed_start = time.monotonic()

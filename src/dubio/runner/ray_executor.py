@@ -87,6 +87,9 @@ class RayExecutor:
 
     # --- the executor's protocol ------------------------------------------------------------------------------------
 
+    def start(self, jobs: int) -> None:
+        """Wait for the first question: only then is a cluster asked for actors."""
+
     def free(self) -> int:
         """Return how many more jobs could start now; asking means that there is work, so actors are asked for."""
         with self._changed:
