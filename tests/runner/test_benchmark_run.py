@@ -12,6 +12,7 @@ from dubio.core.errors import UserError
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.reporting.manifest_view import read_manifest
 from dubio.runner.benchmark_file import parse_benchmark
+from dubio.runner.benchmark_run import prepare_run
 from dubio.runner.manifest import subgroup_columns
 from dubio.runner.overrides import Overrides
 from dubio.tasks.fundus.layouts import OWN
@@ -98,3 +99,16 @@ def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_made(tmp_pat
     with pytest.raises(UserError, match=named):
         dubio.run("quick", store=tmp_path / "store", **arguments)
     assert not (tmp_path / "store").exists()
+
+
+def test_all_methods_are_those_that_apply(tmp_path: Any) -> None:
+    lines = [f"{('bad poor', 'good fine')[k % 2]} film number {k % 7},{('no', 'yes')[k % 2]}" for k in range(80)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    columns = {"text": "text", "label": "label"}
+    overrides = Overrides(methods=("all",), data_options={"data": str(tmp_path / "texts.csv"), **columns})
+    prepared = prepare_run(None, overrides)
+    (task,) = prepared.tasks
+    assert {"deterministic", "mc-dropout", "posthoc", "posthoc-ensemble", "deep-ensemble"} <= set(task.methods)
+    assert not {"sngp", "ddu", "linear", "all"} & set(task.methods)
+    assert any("ddu is left out: this network offers no weight for 'spectral_norm'" in note for note in prepared.notes)
+    assert "--method all" in prepared.command

@@ -91,7 +91,7 @@ def run(
         verify: Photographs: read all files again and check the cache.
         task: Only this task of the benchmark; may be repeated.
         preset: A preset of the benchmark, such as paper or small.
-        method: This method instead, beside the baselines; may be repeated.
+        method: This method instead, beside the baselines; may be repeated. "all" means every one that applies.
         baselines: Plain baselines in the first rows of every table.
         network: Only the tasks with this network; if none has it, this network for every task. May be repeated.
         seeds: Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.

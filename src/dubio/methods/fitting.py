@@ -78,7 +78,7 @@ class FitResult:
 
 
 def check(spec: Mapping[str, Any], task: Task) -> None:
-    """Refuse a fit whose model its collector could not use, before anything is trained.
+    """Refuse a fit whose model its edits or its collector could not use, before anything is trained.
 
     Args:
         spec: A fit specification.
@@ -90,8 +90,8 @@ def check(spec: Mapping[str, Any], task: Task) -> None:
     if estimator_of(spec) is not None:
         return
     recipe = recipe_of(spec)
-    if type(recipe.collect).check is Collector.check:
-        return  # accepts every model: none needs to be built
+    if type(recipe.collect).check is Collector.check and not recipe.edits:
+        return  # every model is accepted: none needs to be built
     train_split, _ = training_splits(task)
     recipe.collect.check(build_model(spec, encoder_shape(encoding_of(spec), train_split)))
 

@@ -20,8 +20,8 @@ from dubio.runner.examples import store_examples
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executors import CPU, Executor, LocalExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
-from dubio.runner.overrides import Overrides, own_data_benchmark, verified_tasks
-from dubio.runner.plan import Node, Plan, make_plan
+from dubio.runner.overrides import ALL, Overrides, own_data_benchmark, verified_tasks
+from dubio.runner.plan import Node, Plan, make_plan, with_possible_methods
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
 from dubio.runner.ray_cluster import check_cluster
@@ -269,7 +269,7 @@ def prepare_run(
         _check_own_data(overrides.data_options, data_dir=overrides.data_dir, verify=verify or None)
     names = load_plugins(plugins)
     read: dict[int, Task] = {}
-    requested = overrides
+    requested, overrides = overrides, overrides.named()
     if benchmark is None:
         plain, read[0] = own_data_benchmark(overrides.data_options, preset, overrides.methods)
         overrides = replace(overrides, data_options={})
@@ -285,7 +285,10 @@ def prepare_run(
     if not isinstance(benchmark, Benchmark):
         name = None if benchmark is None else str(benchmark)
         command = requested.command(name, changed.preset, names)
-    return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped, command, names)
+    tasks, trainer = prepared.tasks, load_trainer()
+    if ALL in requested.methods:
+        tasks = tuple(with_possible_methods(changed, task, trainer) for task in tasks)
+    return PreparedBenchmark(changed, tasks, trainer, prepared.skipped, command, names)
 
 
 def run(
@@ -317,7 +320,7 @@ def run(
     Args:
         benchmark: Name or TOML file of a benchmark; None for your own ``data``.
         tasks: Only these tasks, such as ``"digits"`` or ``"amazon-books"``.
-        methods: These methods instead of the benchmark's.
+        methods: These methods instead of the benchmark's; ``["all"]`` for every registered one that applies.
         networks: Only the tasks with these networks; a network that no task has is used for every task.
         seeds: Number of seeds, or the seeds, or a text such as ``"0-4"``.
         preset: A preset of the benchmark.

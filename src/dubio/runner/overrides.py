@@ -57,6 +57,9 @@ VERIFY = "verify"
 OWN_DATA_MODEL = "quick"
 """The benchmark whose methods, seeds and networks are used for a user's own data."""
 
+ALL = "all"
+"""In place of methods: every registered one that applies."""
+
 Entries = tuple[TaskEntry, ...]
 
 
@@ -67,8 +70,9 @@ class Overrides:
     Attributes:
         tasks: Only these of the benchmark's tasks, by name (``amazon``), or by name and the text of an argument
             (``amazon-books``, ``20news-novelty``).
-        methods: These methods instead. A method of the benchmark runs on the tasks that have it, and the name of a
-            method with variants selects the variants; a new method runs on the tasks with the benchmark's own list.
+        methods: These methods instead, or ``all``. A method of the benchmark runs on the tasks that have it, and the
+            name of a method with variants selects the variants; a new method runs on the tasks with the benchmark's own
+            list.
         networks: For each of these, the entries with it if there are any, otherwise every task with it.
         seeds: These seeds instead, as :func:`parse_seeds` reads them.
         settings: ``key=value`` for every method, ``network.key=value``, ``encoding.key=value``, ``task.key=value`` or
@@ -107,6 +111,14 @@ class Overrides:
         for setting in sorted(settings, key=lambda setting: setting[0] != EVERY_METHOD):
             changed = _with_setting(changed, *setting)
         return changed if self.data_dir is None else _with_data_dir(changed, Path(self.data_dir))
+
+    def named(self) -> Overrides:
+        """Return the same with the names of all registered methods in place of ``all``; baselines join as always."""
+        if ALL not in self.methods:
+            return self
+        every = [entry for entry in METHODS.entries() if entry.facts.get("role") != "baseline"]
+        complete = [entry.name for entry in every if entry.defaults().keys() == entry.parameters().keys()]
+        return replace(self, methods=tuple(complete))
 
     def command(self, benchmark: str | None, preset: str, plugins: Iterable[str | Path]) -> str:
         """Return the command that makes the same run, with every option that changes it.

@@ -152,6 +152,25 @@ def _entry(benchmark: Benchmark, name: str) -> Entry[Any]:
     return METHODS.entry(benchmark.base(name))
 
 
+def with_possible_methods(benchmark: Benchmark, task: PreparedTask, trainer: Trainer) -> PreparedTask:
+    """Return a task without the methods that cannot be fitted with its network or target; its notes say why."""
+    possible: dict[str, Mapping[str, Any]] = {}
+    reasons = []
+    for name, arguments in task.method_arguments.items():
+        draft = Plan()
+        try:
+            method = make_method(benchmark, name, arguments, {})
+            if is_recipe(method):
+                SeedPlanner(draft, task, trainer, 0, benchmark).add_fit(name, method, 0)
+            for node in draft.nodes.values():
+                trainer.check(node.spec, task.task)
+        except UserError as error:
+            reasons.append(f"{name} is left out: {error}")
+        else:
+            possible[name] = arguments
+    return replace(task, method_arguments=possible, left_out=tuple(reasons))
+
+
 def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan) -> list[dict[str, Any]]:
     """Return the methods of the prepared tasks as the manifest lists them.
 

@@ -41,6 +41,7 @@ class PreparedTask:
         network_arguments: Resolved, with every default.
         method_arguments: Method → its resolved arguments.
         method_networks: Method → network arguments, for methods whose network differs.
+        left_out: Sentences on methods that were asked for and do not apply.
     """
 
     index: int
@@ -50,6 +51,7 @@ class PreparedTask:
     network_arguments: Mapping[str, Any]
     method_arguments: Mapping[str, Mapping[str, Any]]
     method_networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -68,13 +70,13 @@ class PreparedTask:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the data, and which baselines do not apply to it where others run."""
+        """Notes on the data, and which methods, and baselines where others run, do not apply to it."""
         inputs, baselines = self.task.inputs, [e for e in METHODS.entries() if e.facts.get("role") == "baseline"]
         others = [e for e in baselines if inputs not in e.facts.get("inputs", (inputs,))]
         present = any(entry.name in self.methods for entry in baselines)
         reasons = {entry.name: " and ".join(entry.facts["inputs"]) for entry in others if present}
         left_out = (f"The baseline {name} is for {kind} inputs and is left out." for name, kind in reasons.items())
-        return (*self.task.notes, *left_out)
+        return (*self.task.notes, *left_out, *self.left_out)
 
     def network_of(self, method: str) -> Mapping[str, Any]:
         """Return the network's arguments for a method."""

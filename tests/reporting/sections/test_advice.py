@@ -11,7 +11,7 @@ from scipy import stats
 from dubio.core.errors import UserError
 from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.manifest_view import MethodRun
-from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.sections.advice import Advice, Advising, advice, conclusion
 from tests.reporting.helpers import AUROC, ENTROPY, run_with, task_view, texts
 
@@ -161,6 +161,26 @@ def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, 
     }
     lead = about(advice(run_with(tasks, values)), "Which uncertainty").conclusion
     assert lead == f"Predictive entropy detects novel classes best on {share}."
+
+
+def test_a_score_of_a_methods_own_may_be_the_uncertainty_to_look_at() -> None:
+    task = task_view("one", 5, away=(("novel", "ood"),))
+    own = detection_name("ood_auroc", "distance")
+    runs = {AUROC: (0.60, 0.70), ENTROPY: (0.62, 0.72), own: (0.9, None)}
+    values = {
+        ("one", "novel", metric): {
+            method: tuple(low + 0.002 * k for k in range(5))
+            for method, low in zip(("deterministic", "deep-ensemble"), lows, strict=True)
+            if low is not None
+        }
+        for metric, lows in runs.items()
+    }
+    run = run_with([task], values)
+    run.scores.add_own_quantities(("distance",))
+    found = about(advice(run), "Which uncertainty")
+    assert "istance detects novel classes best on the only test set." in found.conclusion
+    assert "Deterministic" in found.evidence[0]
+    assert "0.904" in found.evidence[0]
 
 
 def test_uncertainties_that_are_not_significantly_different_tie() -> None:

@@ -207,9 +207,13 @@ def _among(count: int, boards: Sequence[Leaderboard]) -> str:
 
 
 def _quantities(run: RunView, task: TaskView, novel: TestSet) -> Leaderboard | None:
-    """Return the AUROC by each quantity above chance, of the method that leads by confidence, the best first."""
+    """Return the AUROC by each quantity above chance, of the method that leads by confidence, the best first.
+
+    Where a method detects better by a score of its own than that one by confidence, it is the one.
+    """
     able = [detector for detector in detection_on(run, task, novel.splits).detectors if detector.outcome == "detects"]
-    leader = max((one for one in able if one.quantity == HEADLINE), key=lambda one: one.auroc, default=None)
+    chosen = {HEADLINE, *run.scores.own_quantities}
+    leader = max((one for one in able if one.quantity in chosen), key=lambda one: one.auroc, default=None)
     quantities = [one.quantity for one in able if leader is not None and one.method == leader.method]
     if leader is None or len(quantities) < 2:
         return None
