@@ -141,6 +141,7 @@ def test_a_row_that_does_not_fit_is_refused_by_row_and_column(inputs, row, words
 
 def test_it_is_a_scikit_learn_classifier():
     from sklearn.base import clone, is_classifier
+    from sklearn.metrics import accuracy_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
     from sklearn.utils.validation import check_is_fitted
@@ -155,6 +156,8 @@ def test_it_is_a_scikit_learn_classifier():
     pipeline = make_pipeline(FunctionTransformer(), model).fit(values, labels)
     np.testing.assert_array_equal(pipeline.predict(values), model.predict(values))
     assert set(model.predict(values)) <= set(model.classes_)
+    names = model.classes_[labels]
+    assert pipeline.score(values, names) == accuracy_score(names, model.predict(values))
     with pytest.raises(UserError, match="no parameters to set"):
         model.set_params(method="swag")
 

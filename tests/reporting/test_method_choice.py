@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
+from dubio.core.predictions import Predictions
+from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.method_choice import deployment_commands, supported_method
 from tests.reporting.helpers import run_with, task_view
@@ -38,3 +45,19 @@ def test_the_commands_are_filled_in():
     assert "--method deep-ensemble" in deployment_commands(undecided, task, "run")["Export a model"]
     several = run_of(CLEAR, task, task_view("b", 3))
     assert "--task a" in deployment_commands(several, task, "run")["Export a model"]
+
+
+@pytest.mark.parametrize(("error", "goal"), [(0.0, "--max-risk 0.05"), (0.4, "--capacity 0.2")])
+def test_the_policy_of_the_commands_is_one_that_the_calibration_split_allows(error, goal):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    answers = np.where(rng.random(200) < error, 1 - labels, labels)
+    predictions = Predictions((4 * np.eye(2)[answers] + rng.normal(size=(200, 2)))[None].astype(np.float32), labels)
+    task = task_view("a", 2)
+    (test,) = task.of_kind("id")
+    task = replace(task, splits=(*task.splits, replace(test, name="cal", kind="cal")))
+    own = run_of(CLEAR, task)
+    runs = (MethodRun("p", (), {}, task.key, "textcnn", "deep-ensemble"),)
+    source = SimpleNamespace(read_predictions=lambda *names: predictions.with_checked(kind="cal"))
+    vars(own).update(manifest=replace(own.manifest, runs=runs), source=source)  # beside the costs that it holds
+    assert deployment_commands(own, task, "run")["Export a model"].endswith(goal)

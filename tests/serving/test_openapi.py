@@ -87,3 +87,12 @@ def test_what_is_accepted_is_described_and_what_is_not_described_is_refused(clie
     for name in undescribed:
         assert not accepts(document, json.loads(BAD_BODIES[name][0])), name
     assert not accepts(document, {"rows": rows(257)})
+
+
+def test_labels_are_described_by_the_classes(client):
+    document = client.get("/openapi.json").json()
+    schema = document["components"]["schemas"]["LabelRequest"]["properties"]["label"]
+    assert client.post("/decide", json={"rows": [{"id": "a", "probabilities": {"ham": 0.5, "spam": 0.5}}]}).is_success
+    for label, accepted in (("ham", True), (None, True), ([], False), (["ham"], False), ("eggs", False), (3, False)):
+        assert jsonschema.Draft202012Validator(schema).is_valid(label) == accepted
+        assert client.post("/label", json={"id": "a", "label": label}).is_success == accepted

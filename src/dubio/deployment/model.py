@@ -210,6 +210,11 @@ class Model:
             return predicted_labels(predictions).astype(np.int64)
         return self.classes_[predicted(predictions)]
 
+    def score(self, rows: Any, labels: Any) -> float:
+        """Return the accuracy: the share of rows whose class, or all of whose labels, are predicted."""
+        equal = np.asarray(self.predict(rows) == np.asarray(labels))
+        return float(equal.reshape(len(equal), -1).all(axis=1).mean())
+
     def uncertainty(self, rows: Any, quantity: str | None = None) -> FloatArray:
         """Return the uncertainty of each row, higher where it is less certain.
 

@@ -14,11 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
+from dubio.core.errors import DubioError
+from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.reporting.leaderboard import Leaderboard, in_domain_leaderboard, leader, metric_phrase
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import PREDICTED, RunView
 from dubio.reporting.wording import listed, named_few, number, seconds
+
+MAX_RISK = 0.05
+"""The error of the retained in commands that are filled in."""
+
+CAPACITY = 0.2
+"""The share of referrals there, where that error cannot be guaranteed."""
 
 
 def deployment_commands(run: RunView, task: TaskView, name: str, *, store: str = "") -> dict[str, str]:
@@ -41,12 +49,31 @@ def deployment_commands(run: RunView, task: TaskView, name: str, *, store: str =
     several += f" --network {shlex.quote(task.network)}" if len(networks) > 1 else ""
     chosen = f"{shlex.quote(name)} --method {shlex.quote(method)}{several}{where}"
     rows = "images/" if task.inputs == "image" else "new.csv"
-    goal = " --max-risk 0.05" if task.of_kind("cal") else ""
+    goal = _goal(run, task, supported_method(run, task)[0] or method)
     return {
         "Predict new rows": f"dubio predict {chosen} {rows} -o predictions.csv",
         "Export a model": f"dubio export {chosen} -o model{goal}",
         "Serve it": f"dubio serve model{'' if goal else ' --refer-all'}",
     }
+
+
+def _goal(run: RunView, task: TaskView, method: str) -> str:
+    """Return the option of a policy that can be fitted: an error of the retained below 5 %, else a share of referrals.
+
+    Of several errors the smallest that can be guaranteed would be chosen by the rows that guarantee it; a share of
+    referrals says nothing about errors.
+    """
+    if not task.of_kind("cal"):
+        return ""
+    own = next((own for own in run.manifest.runs if (own.task, own.method) == (task.key, method)), None)
+    try:
+        if own is not None:
+            fit_risk_policy(task.read(run.source, own, task.of_kind("cal")[0]), max_risk=MAX_RISK)
+    except NoGuarantee:
+        return f" --capacity {CAPACITY}"
+    except DubioError:  # predictions that cannot be read are listed elsewhere
+        pass
+    return f" --max-risk {MAX_RISK}"
 
 
 def _most_accurate(run: RunView, task: TaskView) -> str | None:

@@ -196,8 +196,9 @@ class Decider:
         """
         decisions: list[dict[str, Any]] = [{}] * len(items)
         for indices, predictions in self._predictions(items):
+            pooled = predictions.probs.tolist()  # first: what follows then need not pool the samples again
             rows = _refer_each(predictions) if self.policy is None else self._apply(self.policy, predictions)
-            for index, row, probabilities in zip(indices, rows, predictions.probs.tolist(), strict=True):
+            for index, row, probabilities in zip(indices, rows, pooled, strict=True):
                 decisions[index] = {
                     "id": items[index].id,
                     "answer": row.predicted,

@@ -41,6 +41,8 @@ def openapi_document(endpoints: Iterable[Endpoint], decider: Decider, limits: Li
     ]  # fmt: skip
     schemas["RowRequest"]["anyOf"] = [*_predictable(decider), {"required": ["probabilities"]}]
     schemas["Decision"]["properties"]["probabilities"] |= _probabilities(decider, 0, 1)
+    for name in ("LabelRequest", "LabelResponse"):
+        schemas[name]["properties"]["label"] |= _label(decider)
     rows = schemas["DecideRequest"]["properties"]["rows"]
     rows |= {"items": _reference(messages.RowRequest), "maxItems": limits.rows}
     schemas["DecideResponse"]["properties"]["decisions"]["items"] = _reference(messages.Decision)
@@ -74,6 +76,14 @@ def _probabilities(decider: Decider, low: float, high: float) -> Json:
         "type": "object", "properties": dict.fromkeys(decider.classes, share), "required": list(decider.classes),
         "additionalProperties": False,
     }  # fmt: skip
+
+
+def _label(decider: Decider) -> Json:
+    """Return the labels that a row may have: one class, or a list of them; null where it has none."""
+    label: Json = {"enum": list(decider.classes)}
+    if decider.target == "multilabel":
+        label = {"type": "array", "items": label}
+    return {"anyOf": [label, {"type": "null"}]}
 
 
 def _predictable(decider: Decider) -> list[Json]:

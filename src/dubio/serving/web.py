@@ -115,7 +115,7 @@ class Service:
         several = self.decider.target == "multilabel"
         if label is not None and isinstance(label, tuple) != several:
             expected = "a list of classes" if several else "one class"
-            raise UserError(f"field 'label' must be {expected}, or null; given {label!r}.")
+            raise UserError(f"field 'label' must be {expected}, or null; given {json.dumps(label)[:60]}.")
         for name in (label,) if isinstance(label, str) else label or ():
             if name not in self.decider.classes:
                 raise UnknownName("class", name, self.decider.classes)
