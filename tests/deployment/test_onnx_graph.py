@@ -46,6 +46,7 @@ def test_a_graph_gives_the_probabilities_of_torch_with_the_temperature(inputs, m
         ("mc-dropout", {"epochs": 1, "samples": 2}, "draws noise"),
         ("heteroscedastic", {"epochs": 1}, "in its head"),
         ("linear", {}, "is not a network"),
+        ("laplace-ensemble", {"epochs": 1, "members": 5}, "has 100 weight states; a graph holds 64"),
     ],
 )
 def test_what_is_no_single_pass_is_refused_by_name(method, arguments, words, tmp_path):

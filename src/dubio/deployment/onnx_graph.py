@@ -183,8 +183,8 @@ def _networks(model: Model, fit: ModelFit) -> list[NetworkModel]:
     posterior = recipe_of(fit.spec).collect.form.restore(as_tensors(fit.tensors), network, 0, None)
     if "latest" in fit.prediction:
         posterior = posterior.limit(fit.prediction["latest"])
-    if len(posterior) * len(model.fits) > MOST_STATES:
-        raise UserError(f"--onnx: {name} has {len(posterior)} weight states per fit; a graph holds {MOST_STATES}.")
+    if (states := len(posterior) * len(model.fits)) > MOST_STATES:
+        raise UserError(f"--onnx: {name} has {states} weight states; a graph holds {MOST_STATES} at most.")
     networks = []
     for state in posterior.weight_states():
         own = copy.deepcopy(network)
