@@ -71,7 +71,7 @@ def _goal(run: RunView, task: TaskView, method: str) -> str:
             fit_risk_policy(task.read(run.source, own, task.of_kind("cal")[0]), max_risk=MAX_RISK)
     except NoGuarantee:
         return f" --capacity {CAPACITY}"
-    except DubioError:  # predictions that cannot be read are listed elsewhere
+    except DubioError:  # predictions that cannot be read are listed in a section of their own
         pass
     return f" --max-risk {MAX_RISK}"
 
