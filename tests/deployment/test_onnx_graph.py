@@ -12,6 +12,9 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 SINGLE_PASS = [
     pytest.param("table", "deep-ensemble", {"epochs": 1, "members": 2}, id="table"),
+    pytest.param("table", "packed-ensemble", {"epochs": 1}, id="table-packed"),
+    pytest.param("image", "batch-ensemble", {"epochs": 1}, id="image-batch", marks=pytest.mark.slow),
+    pytest.param("text", "masksembles", {"epochs": 1}, id="text-masks", marks=pytest.mark.slow),
     pytest.param("image", "deterministic", {"epochs": 1}, id="image", marks=pytest.mark.slow),
     pytest.param("text", "deterministic", {"epochs": 1}, id="text", marks=pytest.mark.slow),
 ]

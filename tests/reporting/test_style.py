@@ -19,8 +19,9 @@ def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(report: Re
 
 
 def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
-    first, others = PALETTE[:9], PALETTE[9:]
-    for together in ([*first, *SPARE], [*others, first[0], first[2]]):
+    first, others, last = PALETTE[:9], PALETTE[9:20], PALETTE[20:]
+    assert not {colour for colour, _ in last} & {colour for colour, _ in (*first, *others, *SPARE)}
+    for together in ([*first, *SPARE], [*others, first[0], first[2]], [*last, first[0], first[2]]):
         assert len({colour for colour, _ in together}) == len({marker for _, marker in together}) == len(together)
         assert {marker for _, marker in together} <= set(OUTLINES)
 

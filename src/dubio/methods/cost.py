@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dubio.core.specs import canonical
+from dubio.core.specs import canonical, describe
 from dubio.core.types import Split, Task
 from dubio.encoders import Encoder, Encoding, fit_encoder
 from dubio.inference.batches import LabelledRows
@@ -70,13 +70,14 @@ def estimate(
     model = _model(spec, encoder.shape, again=pace is None)
     if pace is None:
         pace = _measured_pace(spec, task, model.to(torch.device(device)), encoder)
-    objective = recipe.objective
-    per_epoch = len(train_split) + PASS_SHARE * (0 if val_split is None else len(val_split))
+    objective, arrangement = recipe.objective, model.network.arrangement
+    share = PASS_SHARE if arrangement is None else PASS_SHARE / arrangement.passes
+    per_epoch = len(train_split) + share * (0 if val_split is None else len(val_split))
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model)
     stored = recipe.collect.stored(recipe.schedule, objective.epochs)
     seconds = pace * (per_epoch * objective.epochs + finish)
-    return {"seconds": seconds, "bytes": size * stored, "pace": pace, "pass": PASS_SHARE * pace}
+    return {"seconds": seconds, "bytes": size * stored, "pace": pace, "pass": share * pace}
 
 
 def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: Encoder) -> float:
@@ -140,7 +141,8 @@ _last_model: dict[bytes, Model] = {}
 
 def _model(spec: Mapping[str, Any], shape: tuple[int, ...], *, again: bool) -> Model:
     """Return the model of a fit; one of another method on the same network will do unless it is built ``again``."""
-    key = canonical([spec["network"], list(shape)])
+    members = recipe_of(spec).edits if recipe_of(spec).sets > 1 else ()
+    key = canonical([spec["network"], list(shape), [describe(edit) for edit in members]])
     if again or key not in _last_model:
         _last_model.clear()
         _last_model[key] = build_model(spec, shape)

@@ -87,6 +87,9 @@ class Recipe:
         dropping = [name_of(edit) for edit in self.edits if getattr(edit, "drops_inputs", False)]
         if len(dropping) > 1:
             raise UserError(f"{self.name}: {' and '.join(dropping)} would drop the same inputs; choose one of them.")
+        splitting = [name_of(edit) for edit in self.edits if getattr(edit, "sets", 1) > 1]
+        if len(splitting) > 1:
+            raise UserError(f"{self.name}: {' and '.join(splitting)} would each make members; choose one of them.")
         for edit in self.edits:
             check_prior(self.name, edit, self.optimiser)
         if self.start is not None and not self.start.collect.continues:
@@ -102,10 +105,16 @@ class Recipe:
         return self.collect.states(self.schedule, self.objective.epochs)
 
     @property
+    def sets(self) -> int:
+        """Sets of logits per example that the edits make: the members of an ensemble inside one network."""
+        return max((getattr(edit, "sets", 1) for edit in self.edits), default=1)
+
+    @property
     def pooled(self) -> int:
         """Number of pooled predictions of one fit, without views; 0 for a single deterministic pass."""
         most = self.most or max(self.states, self.samples)
-        return min(self.samples, most) if self.states == 1 else min(self.states, most) * max(1, self.samples)
+        passes = min(self.samples, most) if self.states == 1 else min(self.states, most) * max(1, self.samples)
+        return passes if self.sets == 1 else self.sets * max(1, passes)
 
     def fit_part(self) -> Recipe:
         """Return the recipe with only what affects weights: methods that differ in the rest share their fits."""

@@ -40,6 +40,10 @@ class Hidden(NamedTuple):
         """Return the texts ``times`` times, one copy after another."""
         return Hidden(self.states.repeat(times, 1, 1), self.lengths.repeat(times))
 
+    def interleave(self, times: int) -> Hidden:
+        """Return each text ``times`` times, its copies side by side."""
+        return Hidden(self.states.repeat_interleave(times, dim=0), self.lengths.repeat_interleave(times))
+
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
         return self.states.numel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from dubio.networks.network import Stage
 from dubio.networks.noise import Site
+
+FirstWeights = Callable[[Tensor, Tensor | None], None]
+"""A rule that draws a layer's weight and bias, in place."""
 
 
 def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
@@ -26,10 +29,28 @@ def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias
         bias: Whether it has one. Before batch-norm a bias changes nothing, but counts among the parameters.
     """
     layer = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
-    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    draw_first(layer, he_fan_out)
     return layer
+
+
+def draw_first(layer: nn.Conv2d, rule: FirstWeights) -> None:
+    """Draw a layer's first weights by a rule, which it keeps for edits that draw them again."""
+    rule(layer.weight, layer.bias)
+    layer.first_weights = rule  # type: ignore[assignment]
+
+
+def he_fan_out(weight: Tensor, bias: Tensor | None) -> None:
+    """Draw weights from N(0, 2/(k²·outputs)); a bias is 0."""
+    nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu")
+    if bias is not None:
+        nn.init.zeros_(bias)
+
+
+def glorot(weight: Tensor, bias: Tensor | None) -> None:
+    """Draw weights uniformly within ±√(6/(k²·(inputs + outputs))); a bias is 0."""
+    nn.init.xavier_uniform_(weight)
+    if bias is not None:
+        nn.init.zeros_(bias)
 
 
 def channel_site(name: str, conv: nn.Conv2d, *, accepts: Iterable[str] = ("concrete_dropout",)) -> Site:

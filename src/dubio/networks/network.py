@@ -35,8 +35,24 @@ class Carried(Protocol):
     def repeat(self, times: int) -> Any:
         """Return the batch ``times`` times, one copy after another."""
 
+    def interleave(self, times: int) -> Any:
+        """Return each example ``times`` times, its copies side by side; only before stages that edits give members."""
+
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
+
+
+def joined(parts: Sequence[Tensor], groups: int) -> Tensor:
+    """Return channels ``[B, C]`` of several tensors side by side, those of each group together."""
+    if groups == 1:
+        return torch.cat(list(parts), dim=1)
+    return torch.cat([grouped(channels, 1, groups) for channels in parts], dim=2).flatten(1)
+
+
+def grouped(values: Tensor, axis: int, groups: int) -> Tensor:
+    """Return values with one axis split into groups, ``[…, groups, size / groups, …]``."""
+    axis %= values.ndim
+    return values.reshape(*values.shape[:axis], groups, -1, *values.shape[axis + 1 :])
 
 
 class TokenBatch(NamedTuple):
@@ -77,8 +93,11 @@ class Stage(nn.Module):
         widens: Elements that it makes of each element that comes in, where that is far from one.
         bounds: Submodules whose weight an edit may bound (spectral normalisation).
         uncertain: Submodules whose weights may become random; those of ``bounds`` by default.
+        groups: Groups of channels, one for each member of a packed ensemble, which a stage keeps together where it
+            joins several tensors (:func:`joined`).
     """
 
+    groups: int = 1
     broadcasts: bool = False
     batched_over_weights: bool = True
     widens: int = 1
@@ -190,7 +209,10 @@ class Network(nn.Module):
         width: Features per example (and set) that come out.
         before_head: Edits that may fill the head's own sites; None for all that the head accepts.
         sets: Sets of features per example: 1 for features ``[B, width]``, more for ``[B, sets, width]``.
+        arrangement: How an edit arranges training batches for members; None where every example trains every set.
     """
+
+    arrangement: Any
 
     def __init__(
         self, stages: Sequence[nn.Module], width: int, *, before_head: Iterable[str] | None = None, sets: int = 1
@@ -206,6 +228,7 @@ class Network(nn.Module):
         super().__init__()
         self.stages = nn.ModuleList(stages)
         self.width, self.sets = width, sets
+        self.arrangement = None
         self.before_head = None if before_head is None else frozenset(before_head)
 
     def forward(self, value: Any) -> Any:
@@ -240,7 +263,7 @@ class Model(nn.Module):
 
     def rows(self, features: Tensor) -> Tensor:
         """Return features as rows for the head: ``[B, sets, width]`` becomes ``[B · sets, width]``."""
-        return features if self.network.sets == 1 else features.flatten(0, 1)
+        return features.flatten(0, 1) if features.ndim == 3 else features
 
     def by_sample(self, values: Tensor, examples: int) -> Tensor:
         """Return a head's rows ``[samples · B · sets, …]`` as ``[samples · sets, B, …]``."""
@@ -251,9 +274,14 @@ class Model(nn.Module):
 
     def loss(self, batch: Any, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each example ``[B]``, the mean over its sets."""
-        sets = self.network.sets
+        sets, arrangement = self.network.sets, self.network.arrangement
         if sets == 1:
             return self.head.loss(self(batch), labels)
+        if arrangement is not None and self.training:
+            batch, examples = arrangement(batch, len(labels))
+            index = examples.to(labels.device)
+            losses = self.head.loss(self(batch), labels[index])
+            return losses.new_zeros(len(labels)).index_add(0, index, losses) * (len(labels) / len(index))
         rows = self.head.loss(self(batch), labels.repeat_interleave(sets, dim=0))
         return rows.reshape(-1, sets).mean(dim=1)
 
@@ -280,6 +308,8 @@ class Model(nn.Module):
         for layer in self.gaussians():
             layer.generator = generator
         self.head.generator = generator
+        if self.network.arrangement is not None:
+            self.network.arrangement.generator = generator
 
     def penalty(self, examples: int, progress: float = 1.0) -> Tensor:
         """Return what noise and random weights add to a mean loss over ``examples``.

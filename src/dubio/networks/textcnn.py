@@ -19,13 +19,14 @@ from torch.nn import functional
 from dubio.core.registry import network
 from dubio.core.validate import Positive
 from dubio.networks.linear_maps import LinearMap
-from dubio.networks.network import Network, Sizes, Stage, TokenBatch
+from dubio.networks.network import Network, Sizes, Stage, TokenBatch, grouped
 from dubio.networks.word_convolutions import (
     Embed,
     PickOverTime,
     Ranked,
     RankOverTime,
     WordConvolutions,
+    gather_windows,
     glorot_uniform,
     largest,
     widened,
@@ -63,9 +64,41 @@ class Convolve(WordConvolutions):
         marks = [LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i in range(len(kernels))]
         self.join(inputs, marks)
 
+    def channels(self) -> tuple[int, int]:
+        """Return the numbers of inputs and of maps of a kernel."""
+        return self.weights[0].shape[1] * self.groups, self.maps
+
+    def pack(self, groups: int, inputs: int, maps: int) -> None:
+        """Make the convolutions grouped ones: weights ``[size, inputs, groups · maps]``, drawn anew for each group.
+
+        Args:
+            groups: Their number.
+            inputs: Word channels of one group.
+            maps: Feature maps of one group.
+        """
+        self.groups, self.maps = groups, groups * maps
+        for i, size in enumerate(self.kernels):
+            self.weights[i] = nn.Parameter(torch.empty(size, inputs, self.maps))
+            self.biases[i] = nn.Parameter(torch.zeros(self.maps))
+            for own in self.weights[i].detach().chunk(groups, dim=2):
+                glorot_uniform(own, size, inputs, maps)
+
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel."""
         return (self.weights[index],)
+
+    def products(self, index: int, vectors: Tensor) -> Tensor:
+        """Return the products of vectors with a kernel, of every group with its own channels."""
+        if self.groups == 1:
+            return super().products(index, vectors)
+        return grouped_products(vectors, self.weights[index], self.groups).reshape(len(vectors), -1)
+
+    def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
+        """Convolve by products once per distinct token, of every group with its own channels."""
+        if self.groups == 1:
+            return super().by_token(index, vectors, places)
+        products = self.products(index, vectors).reshape(-1, self.maps)
+        return cast(Tensor, gather_windows(products, places, self.kernels[index]) + self.biases[index])
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
         """Return a kernel by its inputs, and its bias."""
@@ -74,7 +107,8 @@ class Convolve(WordConvolutions):
     def by_position(self, index: int, channels: Tensor) -> Tensor:
         """Convolve over positions."""
         (weight,), bias = self.penalised(index), self.biases[index]
-        return cast(Tensor, functional.conv1d(channels, weight.permute(2, 1, 0)).transpose(1, 2) + bias)
+        sums = functional.conv1d(channels, weight.permute(2, 1, 0), groups=self.groups)
+        return cast(Tensor, sums.transpose(1, 2) + bias)
 
 
 class GatherOverTime(Stage):
@@ -88,7 +122,7 @@ class GatherOverTime(Stage):
         super().__init__()
         self._rank = (rank,)  # in a tuple: its sites are registered where the noise acts
         with torch.no_grad():
-            self._products = [_products(embed.table.weight, weight) for weight in convolve.weights]
+            self._products = [_products(embed.table.weight, weight, convolve.groups) for weight in convolve.weights]
             self._biases = [bias.clone() for bias in convolve.biases]
         self._sizes = convolve.kernels
         self._end = embed.table.num_embeddings
@@ -123,12 +157,21 @@ class GatherOverTime(Stage):
         return sums.reshape(len(tokens), -1, products.shape[1])
 
 
-def _products(table: Tensor, weight: Tensor) -> Tensor:
+def _products(table: Tensor, weight: Tensor, groups: int) -> Tensor:
     """Return ``[(V + 1)·size, F]``: row v·size + j is E_v·W_j; the rows of entry V are −∞."""
     size, inputs, maps = weight.shape
     out = table.new_full((len(table) + 1, size * maps), -torch.inf)
-    torch.mm(table, weight.transpose(0, 1).reshape(inputs, -1), out=out[:-1])
+    if groups == 1:
+        torch.mm(table, weight.transpose(0, 1).reshape(inputs, -1), out=out[:-1])
+    else:
+        out[:-1] = grouped_products(table, weight, groups).reshape(len(table), -1)
     return out.reshape(-1, maps)
+
+
+def grouped_products(vectors: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """Return ``[U·size, F]``: row u·size + j is x_u·W_j, each group of maps with its own group of channels."""
+    own, channels = grouped(weight, 2, groups), grouped(vectors, 1, groups)
+    return torch.einsum("ugi,jigf->ujgf", channels, own).flatten(2).flatten(0, 1)
 
 
 @network("textcnn", inputs="text", version=2)

@@ -56,6 +56,11 @@ class Convolve2d(WordConvolutions):
         marks = [LinearMap(f"layers.{i}.weight", f"layers.{i}.bias") for i in range(len(kernels))]
         self.join(inputs, marks)
 
+    def channels(self) -> tuple[int, int]:
+        """Return the numbers of inputs and of maps of a kernel."""
+        maps, _, _, inputs = cast(nn.Conv2d, self.layers[0]).weight.shape
+        return inputs, maps
+
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel, of a Gaussian one its mean."""
         return (cast(nn.Conv2d, self.layers[index]).weight,)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.core.registry import network
 from dubio.core.validate import Positive, between
-from dubio.networks.convolutions import channel_site, sides_after, unit_site
-from dubio.networks.network import Network, Stage
+from dubio.networks.convolutions import channel_site, draw_first, glorot, sides_after, unit_site
+from dubio.networks.network import Network, Stage, joined
 
 SLOPE = 0.2
 GROUPS = ((1, 1), (1, 2), (2, 2), (4, 4), (8, 4))
@@ -35,8 +34,7 @@ class RetinaConv(Stage):
         """Make a layer whose input channels are the site ``name``."""
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1)
-        nn.init.xavier_uniform_(self.conv.weight)
-        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        draw_first(self.conv, glorot)
         self.site = channel_site(name, self.conv, accepts=accepts)
 
     def forward(self, h: Tensor) -> Tensor:
@@ -67,7 +65,7 @@ class GlobalPools(Stage):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return averages, then maxima."""
-        return torch.cat([h.mean(dim=(2, 3)), h.amax(dim=(2, 3))], dim=1)
+        return joined([h.mean(dim=(2, 3)), h.amax(dim=(2, 3))], self.groups)
 
 
 @network("vgg-retina", inputs="image")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -22,9 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.networks.linear_maps import Inputs, LinearMap
-from dubio.networks.network import Stage, TokenBatch
+from dubio.networks.network import Stage, TokenBatch, joined
 from dubio.networks.noise import Dropout, Site
 from dubio.networks.window_maxima import Dropped, largest_sums
+
+if TYPE_CHECKING:
+    from dubio.networks.rank_one import RankOne
 
 
 class Words(NamedTuple):
@@ -37,6 +40,11 @@ class Words(NamedTuple):
     def repeat(self, times: int) -> Words:
         """Return the texts ``times`` times, one copy after another."""
         return Words(self.vectors, self.places.repeat(times, 1), self.lengths.repeat(times))
+
+    def interleave(self, times: int) -> Words:
+        """Return each text ``times`` times, its copies side by side."""
+        rows, lengths = (tensor.repeat_interleave(times, dim=0) for tensor in (self.places, self.lengths))
+        return Words(self.vectors, rows, lengths)
 
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
@@ -111,9 +119,15 @@ class Embed(Stage):
 
 
 class WordConvolutions(Stage):
-    """Parallel convolutions over windows of words, then ReLU; a subclass holds their weights."""
+    """Parallel convolutions over windows of words, then ReLU; a subclass holds their weights.
+
+    Attributes:
+        kernels: Words per window of each.
+        factors: Rank-one factors of members for each kernel (:class:`~dubio.networks.rank_one.RankOne`), or None.
+    """
 
     batched_over_weights = False  # embedding_bag has no batching rule
+    factors: nn.ModuleList | None
 
     kernels: tuple[int, ...]
     sites: nn.ModuleList
@@ -126,6 +140,7 @@ class WordConvolutions(Stage):
             Site(f"K{i + 1}", inputs, accepts=accepts, weights=own, spatial=True) for i, own in enumerate(weights)
         )
         self.marks = nn.ModuleList(marks)
+        self.factors = None
 
     def forward(self, texts: Words) -> Maps | Unsummed:
         """Return the feature maps of every kernel; in a training step what their maxima need."""
@@ -134,10 +149,20 @@ class WordConvolutions(Stage):
             return self._unsummed(texts, places)
         if self.is_noisy():
             channels = functional.embedding(places, texts.vectors).transpose(1, 2)
-            totals = [self.by_position(i, cast(Tensor, site(channels))) for i, site in enumerate(self.sites)]
+            totals = [self._noisy(i, cast(Tensor, site(channels))) for i, site in enumerate(self.sites)]
         else:
             totals = [self.by_token(i, texts.vectors, places) for i in range(len(self.kernels))]
         return Maps(tuple(rectified(t, texts.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
+
+    def channels(self) -> tuple[int, int]:
+        """Return the numbers of inputs and of maps of a kernel."""
+        raise NotImplementedError
+
+    def _noisy(self, index: int, channels: Tensor) -> Tensor:
+        if self.factors is None:
+            return self.by_position(index, channels)
+        factors, bias = cast("RankOne", self.factors[index]), self.kernel(index)[1]
+        return factors.outputs(self.by_position(index, factors.inputs(channels, 1)) - bias, -1, bias)
 
     def is_noisy(self) -> bool:
         """Return whether inputs or weights are random in the next pass."""
@@ -150,21 +175,28 @@ class WordConvolutions(Stage):
 
     def _adds_later(self, vectors: Tensor) -> bool:
         """Return whether this is a training step on the CPU in which nobody looks at the sums themselves."""
-        hooked = any(mark._forward_hooks for mark in self.marks)
-        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (hooked or self.draws_weights())
+        seen = any(mark._forward_hooks for mark in self.marks) or self.factors is not None
+        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (seen or self.draws_weights())
 
     def _unsummed(self, texts: Words, places: Tensor) -> Unsummed:
         """Return products once per distinct token, or with noise once per position and kernel."""
         matrices, biases = zip(*(self.kernel(i) for i in range(len(self.kernels))), strict=True)
         if not self.is_noisy():
-            products = (texts.vectors @ torch.cat(matrices, dim=1).flatten(1),)
+            if self.groups == 1:  # one product for all kernels
+                products: tuple[Tensor, ...] = (texts.vectors @ torch.cat(matrices, dim=1).flatten(1),)
+            else:
+                products = tuple(self.products(i, texts.vectors) for i in range(len(self.kernels)))
             return Unsummed(products, places, texts.lengths, self.kernels, biases)
         vectors = functional.embedding(places, texts.vectors)
         # the noise multiplies a text's channels: its factors are what it makes of ones
         ones = vectors.new_ones(len(vectors), vectors.shape[2])
         noisy = [vectors * cast(Tensor, site(ones))[:, None, :] for site in self.sites]
-        products = tuple(h.flatten(0, 1) @ matrix.flatten(1) for h, matrix in zip(noisy, matrices, strict=True))
+        products = tuple(self.products(i, h.flatten(0, 1)) for i, h in enumerate(noisy))
         return Unsummed(products, torch.arange(places.numel()).view_as(places), texts.lengths, self.kernels, biases)
+
+    def products(self, index: int, vectors: Tensor) -> Tensor:
+        """Return the products of ``vectors [rows, E]`` with the words of a kernel, ``[rows, size · F]``."""
+        return vectors @ self.kernel(index)[0].flatten(1)
 
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel, for edits whose penalty needs it."""
@@ -181,6 +213,9 @@ class WordConvolutions(Stage):
     def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
         """Convolve by products once per distinct token; return ``[B, windows, F]`` with the bias."""
         (matrix, bias), size = self.kernel(index), self.kernels[index]
+        if self.factors is not None:
+            factors = cast("RankOne", self.factors[index])
+            return factors.outputs(convolve_tokens(*factors.spread(vectors, places), matrix.flatten(1), size), -1, bias)
         total = convolve_tokens(vectors, places, matrix.flatten(1), size)
         return cast(Tensor, self.marks[index](total, windows(vectors, places, size))) + bias
 
@@ -204,7 +239,7 @@ class PickOverTime(Stage):
     def forward(self, ranked: Ranked) -> Tensor:
         """Concatenate the picks of all kernels."""
         picks = [self._pick(v, cast(Site, s)) for v, s in zip(ranked.values, self.sites, strict=True)]
-        return torch.cat(picks, dim=1)
+        return joined(picks, self.groups)
 
     def _pick(self, values: Tensor, site: Site) -> Tensor:
         noise = site.noise
@@ -294,11 +329,14 @@ def convolve_tokens(vectors: Tensor, places: Tensor, matrix: Tensor, size: int) 
     Returns:
         ``[B, windows, F]``, without bias.
     """
-    maps = matrix.shape[1] // size
-    products = (vectors @ matrix).reshape(-1, maps)
+    return gather_windows((vectors @ matrix).reshape(-1, matrix.shape[1] // size), places, size)
+
+
+def gather_windows(products: Tensor, places: Tensor, size: int) -> Tensor:
+    """Return each window's sum of products, ``[B, windows, F]``; row u·size + j of the products is P_j of token u."""
     bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
     total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
-    return total.reshape(*bags.shape[:2], maps)
+    return total.reshape(*bags.shape[:2], products.shape[1])
 
 
 def rectified(total: Tensor, lengths: Tensor, size: int) -> Tensor:

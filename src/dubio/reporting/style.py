@@ -30,12 +30,14 @@ PALETTE: tuple[tuple[str, str], ...] = (
     ("#4b5563", "o"), ("#44aaee", "s"), ("#0065a9", "D"), ("#e69f00", "^"), ("#c94f00", "v"), ("#4fbf9b", "P"),
     ("#00795a", "X"), ("#d98cb3", "<"), ("#93357a", ">"), ("#a83232", "d"), ("#5b4bb3", "p"), ("#b3559f", ">"),
     ("#c07a00", "^"), ("#4fbf9b", "P"), ("#6d8f1f", "H"), ("#2f7f86", "v"), ("#8c564b", "*"), ("#9aa1ac", "8"),
-    ("#a58a5b", "h"), ("#6f6552", "<"),
+    ("#a58a5b", "h"), ("#6f6552", "<"), ("#1f5fc4", "s"), ("#b5651d", "v"), ("#2e8540", "X"), ("#d1477a", "^"),
+    ("#6a5acd", "P"),
 )  # fmt: skip
 """Colours and markers by the number that a method is registered with.
 
-The first nine differ from each other, and so do the others from each other and from the first and the third. The last
-three are those of baselines: quiet ones.
+The first nine differ from each other, and so do the next eleven from each other and from the first and the third, of
+which the last three are those of baselines: quiet ones. The last five, ensembles inside one network, differ in colour
+from all.
 """
 
 SPARE: tuple[tuple[str, str], ...] = (

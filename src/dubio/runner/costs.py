@@ -146,8 +146,9 @@ def prediction_seconds(node: Node, nodes: Mapping[str, Node], costs: Mapping[str
 
     It is an upper limit where noise acts late in a network: the layers before it then run once for all samples.
     """
-    per_pass = costs.get(node.spec.get("fit", ""), UNKNOWN).get("pass", 0.0)
-    return per_pass * _rows(node) * _samples(node, nodes)
+    fit = nodes.get(node.spec.get("fit", ""))
+    per_pass = costs.get(node.spec.get("fit", ""), UNKNOWN).get("pass", 0.0)  # of all members inside one network
+    return per_pass * _rows(node) * _samples(node, nodes) / (1 if fit is None else _sets(fit.spec))
 
 
 def _report_seconds(plan: Plan) -> float:
@@ -167,15 +168,22 @@ def _report_seconds(plan: Plan) -> float:
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
-    """Return the samples of every example that a prediction stores: weight states × noise draws × views.
+    """Return the samples of every example that a prediction stores: weight states × noise draws × views × members.
+
+    Members are those of an ensemble inside one network.
 
     Args:
         prediction: Its specification.
         fit: That of the fit it is drawn from; None for a method that is not a recipe, for which one is assumed.
     """
-    states = 1 if fit is None else int(getattr(restore(fit["recipe"]), "states", 1))
+    states, sets = (1, 1) if fit is None else (int(getattr(restore(fit["recipe"]), "states", 1)), _sets(fit))
     views = restore(prediction["views"]).each if prediction.get("views") else 1
-    return states * max(1, int(prediction.get("samples", 1))) * int(views)
+    return states * sets * max(1, int(prediction.get("samples", 1))) * int(views)
+
+
+def _sets(fit: Mapping[str, Any]) -> int:
+    """Return the members inside the network of a fit."""
+    return int(getattr(restore(fit["recipe"]), "sets", 1))
 
 
 def missing_nodes(store: Store | None, nodes: Iterable[Node]) -> list[Node]:
@@ -229,13 +237,18 @@ def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, 
 
 
 def _network_key(node: Node) -> str:
-    """Return the identity that fits with the same network and encoding share."""
-    return identity({key: node.spec[key] for key in ("network", "encoding")})
+    """Return the identity that fits with the same network and encoding share; members inside it change its pace."""
+    return identity({**{key: node.spec[key] for key in ("network", "encoding")}, **_members(node)})
 
 
 def setup_key(node: Node) -> str:
     """Return the identity that fits with the same network and encoding on the same task share."""
-    return identity({key: node.spec[key] for key in ("network", "encoding", "task")})
+    return identity({**{key: node.spec[key] for key in ("network", "encoding", "task")}, **_members(node)})
+
+
+def _members(node: Node) -> dict[str, Any]:
+    recipe = node.spec["recipe"]
+    return {"edits": recipe["fields"]["edits"]} if _sets(node.spec) > 1 else {}
 
 
 def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:

@@ -115,7 +115,13 @@ class FittedModule:
         """Return every weight state that predicts, by its names in your module: for ``load_state_dict``.
 
         Of Gaussian weights it is their mean.
+
+        Raises:
+            UserError: For members inside one network, whose layers your module does not have.
         """
+        if self.recipe.sets > 1:
+            reason = "its members share one network, whose layers your module does not have"
+            raise UserError(f"{self.recipe.name}: {reason}.")
         return (own_names(member.model, state) for member in self.members for state in member.weight_states())
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:

@@ -15,6 +15,7 @@ from dubio.core.errors import UserError
 from dubio.core.types import Target
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import KINDS
+from dubio.networks.members import mixing_layer
 from dubio.networks.network import Model, Network, Stage
 from dubio.networks.noise import SiteEdit
 from dubio.torch_module.dropout_sites import SiteLayer, replace_dropout, replace_layer
@@ -98,6 +99,7 @@ class ModelBuilder:
         """Return the model of a recipe."""
         module = self.module(member)
         with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(number(self.seed, member, "weights", 1))  # edits may draw weights of their own
             return wrap(module, recipe, self.rows)
 
     def classes(self) -> int:
@@ -141,8 +143,27 @@ def wrap(module: nn.Module, recipe: Recipe, rows: Tensor) -> Model:
     model = Model(Network([WrappedModule(body, widens, path)], width, before_head=()), head)
     for edit in recipe.edits:
         edit.apply(model)
+    if model.network.sets > 1:
+        check_members(model, rows, recipe.name)
     recipe.collect.check(model, [record.inputs for record in probes])
     return model
+
+
+def check_members(model: Model, rows: Tensor, name: str) -> None:
+    """Refuse a module in which an edit's members cannot be kept apart, or whose operations assume its own widths.
+
+    Raises:
+        UserError: Naming the layer through which one member changes another, or what fails.
+    """
+    needs = f"{name or 'this recipe'} needs a module that keeps rows and groups of channels apart"
+    try:
+        mixed = mixing_layer(model, rows)
+    except (RuntimeError, ValueError, IndexError) as fault:
+        reason = f"{type(fault).__name__}: {str(fault).splitlines()[0]}"
+        raise UserError(f"network: {needs}, whatever their number; with members this one fails: {reason}") from fault
+    if mixed is not None:
+        layer = mixed.split(".module.")[-1]
+        raise UserError(f"network: {needs}; in this one the layer {layer!r} mixes members.")
 
 
 def check_source(source: NetworkSource, members: int) -> None:
