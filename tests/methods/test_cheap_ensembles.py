@@ -54,7 +54,7 @@ def test_its_members_are_samples_of_which_everything_is_computed(name):
     assert stored.logits.shape == (recipe.sets, len(split), 3)
     np.testing.assert_array_equal(stored.member, np.arange(recipe.sets))
     assert recipe.pooled == stored_samples(prediction, spec) == recipe.sets
-    assert len(growth_curve(stored, unit="sample", orders=2).scores["nll"]) == recipe.sets
+    assert len(growth_curve(stored, unit="sample", orders=2)) == recipe.sets
     assert (uncertainty(stored, "mutual_information") >= -1e-6).all()
     # the stored fit predicts what the one in memory does
     posterior = fit_recipe(recipe, task, NetworkSpec(*SMALL_NETWORKS["table"]), seed=0, context=FitContext())

@@ -12,6 +12,7 @@ from transformers import BertModel
 
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
+from dubio.core.specs import name_of
 from dubio.encoders import TokenRows, WordPieceEncoding
 from dubio.encoders.pretrained import resolve_encoder
 from dubio.inference.batches import collate
@@ -19,11 +20,16 @@ from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.methods.specification import build_model
 from dubio.networks import bert as bert_module
+from dubio.networks.batch_ensemble import BatchEnsemble
 from dubio.networks.bert import FrozenStages, bert, noised
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
+from dubio.networks.masksembles import Masksembles
+from dubio.networks.members import mixing_layer
+from dubio.networks.multi_head import MultiHead
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, sites
+from dubio.networks.packed import Packed
 from dubio.testing import assert_ok, check_network
 from dubio.testing.tasks import small_task
 from tests.methods.helpers import predict
@@ -232,3 +238,20 @@ def test_a_fit_is_known_by_the_content_of_its_encoder(folder, tmp_path):
 
     assert spec(folder) == spec(elsewhere) != spec(different)
     assert str(folder) not in str(spec(folder))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("edit", [Packed(2, 2.0), BatchEnsemble(2), Masksembles(2, 1.5), MultiHead(2)], ids=name_of)
+def test_members_share_the_encoder_and_have_a_head_of_their_own(folder, pooling, edit):
+    """The encoder runs once; members begin at its pooling, where it has a dense layer, or at the head."""
+    model = Model(bert((SIZE,), encoder=str(folder), pooling=pooling), Softmax().build(32, 3))
+    seen = []
+    model.network.stages[1].register_forward_hook(lambda *given: seen.append(len(given[2].states)))
+    edit.apply(model)
+    batch = collate(rows([3, 8, 5]), np.arange(3))
+    with torch.inference_mode():
+        logits = model.eval().by_sample(model(batch), 3)
+    assert logits.shape == (2, 3, 3)
+    assert seen == [3]
+    assert not torch.equal(logits[0], logits[1])
+    assert mixing_layer(model, batch) is None

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 from dubio.networks.network import Model  # noqa: E402
 from dubio.training.schedules import temperature_value  # noqa: E402
 
-PRESETS = ("paper", "paper-all", "small", "small-noisy", "small-posthoc", "start", "smoke")
+PRESETS = ("paper", "paper-all", "small", "small-noisy", "small-posthoc", "small-cheap", "start", "smoke")
 
 
 def entry_of(benchmark: Benchmark, task: str, network: str) -> TaskEntry:

@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 CORPORA = {"20news", "imdb", "clinc", "reuters", "aapd", "amazon"}
 
 
-@pytest.mark.parametrize("preset", ["paper", "paper-penalties", "small"])
+@pytest.mark.parametrize("preset", ["paper", "paper-penalties", "small", "small-cheap"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("text", preset)
     assert {entry.name for entry in benchmark.tasks} == CORPORA
