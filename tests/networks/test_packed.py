@@ -128,3 +128,9 @@ def test_a_width_that_does_not_divide_is_refused_by_the_layers_name():
         model_of("mlp", edit=Packed(4, 2.0), hidden=[7, 8])
     with pytest.raises(UserError, match=r"network\.stages\.2 is a Convolve2d"):
         model_of("textcnn-v2", edit=Packed(2, 2.0), embedding=8, maps=4)
+
+
+def test_a_training_pass_over_texts_is_that_of_a_prediction():
+    """In training only the winning windows are followed, of every group of maps."""
+    model, batch = model_of("textcnn", edit=Packed(2, 2.0)), batch_of("textcnn")
+    torch.testing.assert_close(model.train()(batch).detach(), model.eval()(batch).detach())
