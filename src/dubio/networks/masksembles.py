@@ -89,9 +89,9 @@ def masks(inputs: int, members: int, scale: float) -> Tensor:
     middle = min(int(ones * scale), ones * members)
     for positions in sorted(range(max(ones, inputs), ones * members + 1), key=lambda size: abs(size - middle)):
         for _ in range(ATTEMPTS):
-            drawn = torch.rand(members, positions).argsort(dim=1) < ones
-            used = drawn.any(dim=0)
+            candidates = torch.rand(members, positions).argsort(dim=1) < ones
+            used = candidates.any(dim=0)
             if int(used.sum()) == inputs:
-                return drawn[:, used].float()
+                return candidates[:, used].float()
     limits = f"{members} masks of {ones} ones cannot use {inputs} inputs"
     raise UserError(f"masksembles: {limits}; choose another scale than {scale} or size than {members}.")

@@ -103,7 +103,7 @@ class Packed(MemberEdit):
             elif id(module) in own and type(module) in (nn.Linear, nn.Conv2d):
                 self._pack_layer(name, cast(nn.Linear, module), first=first)
                 first = False
-            elif isinstance(module, WordConvolutions) or _is_foreign(stage, name, path):
+            elif isinstance(module, WordConvolutions) or _has_other_weights(stage, name, path):
                 kinds = "dense layers, ungrouped 2-D convolutions, batch-norm, and the layers of textcnn"
                 raise UserError(f"packed: {name} is a {type(module).__name__}; it can pack {kinds}.")
         for site in sites(stage):
@@ -135,11 +135,11 @@ class Packed(MemberEdit):
         norm.reset_parameters()
         of_members(norm, self.size, weight=0, bias=0, running_mean=0, running_var=0)
 
-    def _pack_words(self, path: str, words: Convolve) -> None:
-        widths = (self._member_width(path, width, "channels") // self.gamma for width in words.channels())
-        words.pack(self.size * self.gamma, *widths)
-        for tensors, axis in ((words.weights, 2), (words.biases, 0)):
-            of_members(tensors, self.size, **{str(i): axis for i in range(len(words.kernels))})
+    def _pack_words(self, path: str, layer: Convolve) -> None:
+        widths = (self._member_width(path, width, "channels") // self.gamma for width in layer.channels())
+        layer.pack(self.size * self.gamma, *widths)
+        for tensors, axis in ((layer.weights, 2), (layer.biases, 0)):
+            of_members(tensors, self.size, **{str(i): axis for i in range(len(layer.kernels))})
 
     def _pack_embedding(self, path: str, table: nn.Embedding) -> None:
         width = self._member_width(path, table.embedding_dim, "columns")
@@ -175,7 +175,7 @@ def _weighted(stage: nn.Module) -> list[nn.Module]:
     return [module for module in stage.modules() if any(True for _ in module.parameters(recurse=False))]
 
 
-def _is_foreign(stage: nn.Module, name: str, prefix: str) -> bool:
+def _has_other_weights(stage: nn.Module, name: str, prefix: str) -> bool:
     """Return whether a module has weights of its own outside of layers that are packed as a whole."""
     names = name.removeprefix(prefix).lstrip(".").split(".")
     above = [stage.get_submodule(".".join(names[:i])) for i in range(len(names) + 1)]

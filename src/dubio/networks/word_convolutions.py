@@ -175,8 +175,8 @@ class WordConvolutions(Stage):
 
     def _adds_later(self, vectors: Tensor) -> bool:
         """Return whether this is a training step on the CPU in which nobody looks at the sums themselves."""
-        seen = any(mark._forward_hooks for mark in self.marks) or self.factors is not None
-        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (seen or self.draws_weights())
+        watched = any(mark._forward_hooks for mark in self.marks) or self.factors is not None
+        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (watched or self.draws_weights())
 
     def _unsummed(self, texts: Words, places: Tensor) -> Unsummed:
         """Return products once per distinct token, or with noise once per position and kernel."""
