@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 CORPORA = {"20news", "imdb", "clinc", "reuters", "aapd", "amazon"}
 
 
-@pytest.mark.parametrize("preset", ["paper", "paper-penalties", "small", "small-cheap"])
+@pytest.mark.parametrize("preset", ["paper", "paper-penalties", "small"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("text", preset)
     assert {entry.name for entry in benchmark.tasks} == CORPORA
@@ -39,6 +39,16 @@ def test_post_hoc_scores_share_the_trainings_of_their_networks(tiny_corpora):
     fits = make_plan(benchmark, settings, load_trainer(), {}).of_kind("fit")
     assert len([node for node in fits if not node.needs]) == 3  # one for each member
     assert len([node for node in fits if node.needs]) == 3
+
+
+def test_ensembles_inside_one_network_run_on_clinc_beside_a_deep_ensemble():
+    cheap = load_benchmark("text", "small-cheap")
+    assert {(entry.name, entry.network) for entry in cheap.tasks} == {("clinc", "textcnn"), ("clinc", "bert")}
+    for entry in cheap.tasks:
+        arguments = method_arguments(cheap, entry)
+        assert {"deep-ensemble", "packed-ensemble", "batch-ensemble", "masksembles", "multi-head"} < arguments.keys()
+        for name in arguments:
+            METHODS.make(name, **arguments[name])
 
 
 def test_the_penalties_of_the_papers_code_are_a_preset():
