@@ -134,6 +134,21 @@ def test_detection_on_shifted_and_novel_examples_is_judged_by_every_uncertainty(
         assert set(verdicts) == {"a", "b", "c"}
 
 
+def test_the_interval_of_detection_is_that_of_delong(opened: Systems) -> None:
+    report, metric = opened.built, detection_name("ood_auroc", "confidence")
+    plain = open_systems(systems(300, "ab"), ood={"novel": systems(120, "ab", harder=1.4, labels=False)})
+    own = plain.results.intervals(plain.built.tasks[0], ("novel",), metric)["a"]
+    inside = 1 - systems(300, "ab")["a"].probs.max(axis=1)
+    outside = 1 - systems(120, "ab", harder=1.4, labels=False)["a"].probs.max(axis=1)
+    wins = (outside[:, None] > inside) + 0.5 * (outside[:, None] == inside)
+    error = np.sqrt(wins.mean(axis=1).var(ddof=1) / 120 + wins.mean(axis=0).var(ddof=1) / 300)
+    assert own.value == pytest.approx(wins.mean())
+    assert (own.high - own.low) / 2 == pytest.approx(1.98 * error, rel=0.02)  # t of the smaller side, 119
+    (table,) = [block for block in of_kind(blocks(report, "overview", report.tasks[0]), Table) if block.matrix]
+    cells = {c.title: [row.cells[k] for row in table.rows] for k, c in enumerate(table.columns)}
+    assert all(cell.spread.startswith("[") for title in ("OOD", "Shift") for cell in cells[title])
+
+
 def test_policies_are_fitted_on_the_calibration_set(opened: Systems) -> None:
     document = opened.built.document()
     assert {row["method"] for row in document["risk_policies"]} == {"a", "b", "c"}
@@ -399,6 +414,16 @@ def test_a_system_of_infinite_likelihood_is_not_compared_by_it_as_evaluate_says(
     assert (cell.text, cell.place, cell.hint) == ("∞", "unranked", "infinite: not compared")
 
 
+def test_where_likelihood_compares_nothing_the_verdict_is_by_accuracy() -> None:
+    own = {"sure": system(300, 0.6, seed=1), "knn": _one_zero(300, 3), "forest": _one_zero(300, 4)}
+    text = verdict_of(open_systems(own))
+    assert text.startswith("sure is the only system on predictions with a calibrated NLL that can be compared. Not")
+    accuracy = {name: float((one.probs.argmax(axis=1) == one.labels).mean()) for name, one in own.items()}
+    best = [name for name, value in accuracy.items() if value == max(accuracy.values())]
+    assert re.search(f"{best[0]}.* (has|have) the (highest|same) accuracy on predictions", text)
+    assert "sure is significantly worse" in text
+
+
 @pytest.mark.parametrize("names", ["a", "ab"])
 def test_systems_that_all_have_an_infinite_likelihood_are_not_ranked_by_it(names: str) -> None:
     opened = open_systems({name: _one_zero(300, seed) for seed, name in enumerate(names)})
@@ -513,6 +538,9 @@ def test_the_verdict_fits_equal_systems_a_single_one_and_those_that_cannot_be_ra
     accuracy = float((own.probs.argmax(axis=1) == own.labels).mean())
     assert alone.startswith(f"mine: accuracy {accuracy:.3f}, calibrated NLL ")
     assert alone.endswith("there is no other system to compare it with.")
+    many = {f"s{index}": system(400, 0.4 + 0.2 * index, seed=index) for index in range(6)} | {"best": system(400, 3.0)}
+    assert re.search(r"; .+ (is|are) not significantly different, the other (four|five) ranked systems are "
+                     r"significantly worse\.$", verdict_of(open_systems(many | {"near": system(400, 2.9)})))
     chance = verdict_of(open_systems({"a": system(200, 0.0, seed=1), "b": system(200, 0.0, seed=2)}))
     assert chance.startswith("No system can be ranked on predictions by calibrated NLL. Not ranked, no evidence of")
     perfect = verdict_of(open_systems(system(200, 60.0)))

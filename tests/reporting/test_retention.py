@@ -9,7 +9,7 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.quantities import predictive_entropy
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.charts import Series
-from dubio.reporting.retention import referral_chart
+from dubio.reporting.retention import referral_chart, scale_of_means
 from dubio.reporting.section import Figure
 from dubio.reporting.style import Style
 from dubio.reporting.tables import Table
@@ -77,3 +77,20 @@ def test_tables_and_figures_name_the_shifted_test_set_they_are_about(report: Rep
     metrics = {column.metric for column in tables[1].columns}
     assert metrics <= set(report.run.scores.better)
     assert len(metrics) == 6
+
+
+def test_a_baseline_far_below_all_methods_does_not_squeeze_their_curves() -> None:
+    def series(title: str, low: float, high: float, baseline: bool = False) -> Series:
+        style = Style(title, "#4b5563", "o", False, baseline=baseline)
+        return Series(style, np.array([0.5, 1.0]), np.array([[low, high]]))
+
+    methods = [series("a", 0.9, 0.99), series("b", 0.92, 1.0)]
+    for others, bottom, top in (
+        ([series("frequencies", 0.1, 0.1, True)], 0.9, 1.0),
+        ([series("linear", 0.85, 0.97, True)], 0.85, 1.0),  # near them
+        ([series("linear", 1.2, 1.3, True)], 0.9, 1.3),  # better than all of them
+    ):
+        low, high = scale_of_means([*methods, *others]).domain
+        assert (low, high) == pytest.approx((bottom - 0.06 * (top - bottom), top + 0.06 * (top - bottom)))
+    low, _ = scale_of_means([series("frequencies", 0.1, 0.2, True)]).domain
+    assert low < 0.1  # nothing else to show

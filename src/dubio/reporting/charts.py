@@ -45,8 +45,10 @@ Rows = list[dict[str, Any]]
 
 WIDTH = 640
 """Pixels of a figure as wide as the text."""
-PANEL = 190
+PANEL = 230
 """Pixels of a panel, four of which stand side by side."""
+TICKS = 8
+"""About the number of labels below a figure as wide as the text."""
 FORMATS = ("png", "svg", "pdf")
 FAINT = 0.12
 """Opacity of the methods that are not highlighted."""
@@ -61,7 +63,7 @@ CONFIG: Json = {
         "labelColor": "currentColor", "titleColor": "currentColor", "tickColor": "currentColor",
         "tickOpacity": 0.4, "domainColor": "currentColor", "domainOpacity": 0.4, "gridColor": "currentColor",
         "gridOpacity": 0.12, "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 11.5,
-        "labelLimit": 220,
+        "labelLimit": 220, "labelSeparation": 5,
     },
     "legend": {
         "labelColor": "currentColor", "titleColor": "currentColor", "orient": "bottom", "columns": 4, "title": None,
@@ -199,7 +201,8 @@ def method_row(styles: Sequence[Style]) -> altair.Y:
     """Return one labelled row per method, in the benchmark's order."""
     import altair
 
-    return altair.Y("method:N", sort=_titles(styles), title=None, axis=altair.Axis(ticks=False, domain=False))
+    axis = altair.Axis(ticks=False, domain=False, labelPadding=9)  # no marker on a label
+    return altair.Y("method:N", sort=_titles(styles), title=None, axis=axis)
 
 
 def row_notes(chart: altair.Chart, styles: Sequence[Style]) -> altair.Chart:
@@ -332,6 +335,7 @@ def specification(chart: Chart) -> Json:
     spec["config"] = {**CONFIG, **{key: value for key, value in spec.get("config", {}).items() if key != "view"}}
     if spec.get("width") == "container":  # rows of a fixed height cannot be fitted
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        spec["config"].setdefault("axisX", {"tickCount": TICKS})  # one every 40 pixels would be thirty
     if _link_methods(spec, spec.get("datasets", {}), inherited=False):
         spec["params"] = [
             *spec.get("params", ()),

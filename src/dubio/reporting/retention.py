@@ -45,7 +45,8 @@ HALF = WIDTH // 2 - 55
 
 REFERRAL_CAPTION = (
     "Accuracy (and AUC) of the retained examples when the most uncertain, by predictive entropy, are referred. From "
-    "left to right, more examples are referred. Bands are one standard deviation over runs. Dotted: random referral."
+    "left to right, more examples are referred. Bands are one standard deviation over runs. Dotted: random referral. "
+    "A baseline far from all methods lies outside."
 )
 
 
@@ -166,11 +167,19 @@ def rows_of(series: Sequence[Series], **fields: Any) -> Rows:
 
 
 def scale_of_means(series: Sequence[Series]) -> altair.Scale:
-    """Return a vertical scale that contains the means: the noisy end of a band must not squeeze the curves."""
+    """Return a vertical scale that contains the means: neither the noisy end of a band nor a baseline squeezes curves.
+
+    A baseline is left out if all of it lies below the methods by more than their range, as class frequencies do.
+    """
     import altair
 
-    values = np.concatenate([one.mean for one in series])
-    values = values[np.isfinite(values)]
+    def finite(some: Sequence[Series]) -> FloatArray:
+        values = np.concatenate([one.mean for one in some]) if some else np.empty(0)
+        return np.asarray(values[np.isfinite(values)])
+
+    own = finite([one for one in series if not one.style.baseline])
+    floor = 2 * own.min() - own.max() if len(own) else -np.inf
+    values = finite([one for one in series if not one.style.baseline or (finite([one]) >= floor).any()])
     if not len(values):
         return altair.Scale(zero=False)
     low, high = float(values.min()), float(values.max())

@@ -380,16 +380,18 @@ class ScoreTable:
         """Return method → the 95 % confidence interval of its mean, each on its own.
 
         It varies with the trainings and, for a metric with values per example, with the test examples; of a method that
-        was trained once, with the latter alone. Where neither variance is known there is no interval.
+        was trained once, with the latter alone. Where neither variance is known there is no interval. That of a trained
+        system is its bootstrap interval where there is one; of detection, and of several splits together, there is not.
         """
         cells = self.row(task, splits, metric)
-        if self.question == "systems":
-            own = {name: cell.interval for name, cell in cells.items() if cell.interval is not None}
-            return {name: interval for name, interval in own.items() if isfinite(interval.low)}
         sample = self._sample(task, tuple(splits), metric, cells)
-        trained = own_terms(self.trainings(task, splits, metric), self.variance_groups)
-        results: dict[str, Interval] = {}
+        systems = self.question == "systems"
+        trained = {} if systems else own_terms(self.trainings(task, splits, metric), self.variance_groups)
+        own = {name: cell.interval for name, cell in cells.items() if cell.interval is not None}
+        results = {name: interval for name, interval in own.items() if isfinite(interval.low)}
         for name, cell in cells.items():
+            if name in results:
+                continue
             over_examples = None if sample is None else sample.own_term(name)
             terms = [] if over_examples is None else [over_examples]
             terms += [(trained[name].variance, trained[name].freedom)] if name in trained else []

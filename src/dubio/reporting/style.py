@@ -76,13 +76,18 @@ SHAPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Style:
-    """The style of a method; ``augmented`` is test-time augmentation, where the run has the method without it too."""
+    """The style of a method.
+
+    ``augmented`` is test-time augmentation, where the run has the method without it too. The curve of a ``baseline``
+    may lie outside a figure whose others it would squeeze together.
+    """
 
     title: str
     colour: str
     marker: str
     ensemble: bool
     augmented: bool = False
+    baseline: bool = False
 
     @property
     def outline(self) -> str:
@@ -111,5 +116,6 @@ def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:
         family = families[base.get(method.name, method.name)]
         if family not in colours:
             colours[family] = next(free)
-        styles[method.name] = Style(method.title, *colours[family], method.ensemble, method.name in base)
+        facts = method.ensemble, method.name in base, method.baseline
+        styles[method.name] = Style(method.title, *colours[family], *facts)
     return styles

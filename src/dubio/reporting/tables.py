@@ -32,7 +32,10 @@ NOT_JUDGED = (
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column; one of texts is set left-aligned, one of a ``metric`` follows the page's choice of it."""
+    """The head of a column; one of texts is set left-aligned.
+
+    One of a ``metric`` is marked when the page's reader chooses it, one of a ``split`` hidden when another is chosen.
+    """
 
     title: str
     sub: str = ""
@@ -41,6 +44,7 @@ class Column:
     unranked: bool = False
     is_text: bool = False
     metric: str = ""
+    split: str = ""
 
 
 @dataclass(frozen=True)

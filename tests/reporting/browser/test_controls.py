@@ -120,8 +120,29 @@ def test_a_click_on_a_row_and_on_a_mark_highlights_a_method_everywhere(tab: Any)
 def test_the_filter_keeps_rows_with_its_words(tab: Any) -> None:
     tab.locator("#filter").fill("DROP")
     assert shown_rows(matrix(tab)) == ["MC dropout"]
+    assert tab.evaluate("location.hash") == "#filter=DROP"
+    tab.reload()
+    tab.wait_for_selector("html[data-ready]")
+    assert shown_rows(matrix(tab)) == ["MC dropout"]
     tab.locator("#filter").fill("")
     assert shown_rows(matrix(tab)) == TITLES
+    assert tab.evaluate("location.hash") == ""
+
+
+def test_a_test_set_leaves_the_columns_of_others_out_of_tables(tab: Any) -> None:
+    table = tab.locator(f"{CHAPTER} table", has=tab.locator("th[data-test='novel']")).first
+    tab.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
+    heads = table.locator("thead th")
+    assert len({one.get_attribute("data-test") for one in heads.all()}) > 2
+    chosen(tab, "split", "novel")
+    shown = {one.get_attribute("data-test") for one in heads.all() if one.is_visible()}
+    assert shown == {None, "novel"}
+    rows = table.locator("tbody tr").first.locator("td")
+    assert sum(one.is_visible() for one in rows.all()) == sum(one.is_visible() for one in heads.all()) - 1
+    chosen(tab, "split", "test")
+    assert table.is_hidden()  # it is about other test sets alone
+    chosen(tab, "split", "")
+    assert all(one.is_visible() for one in heads.all())
 
 
 def test_a_column_is_sorted_in_both_directions_by_its_numbers(tab: Any, calibrated_report: Report) -> None:

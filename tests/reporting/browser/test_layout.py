@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,45 @@ import pytest
 
 from dubio.core.predictions import Predictions
 from dubio.referral import fit_risk_policies
+from dubio.reporting.build import build_report
 from dubio.reporting.manifest_view import printable
+from dubio.reporting.page import render
 from dubio.reporting.prediction_files import open_systems
 from dubio.reporting.sheet import policy_sheet
 from tests.reporting.browser.conftest import Opener
 from tests.reporting.browser.reading import CHAPTER, chosen, downloaded, figure, marks
 from tests.reporting.browser.worlds import HOSTILE
+from tests.reporting.test_page_bounds import wide_world
 
 WIDTH = "document.documentElement.scrollWidth"
 
 
-def test_the_matrix_is_on_the_first_screen_and_the_page_has_at_most_eight(tab: Any) -> None:
-    box = tab.locator(f"{CHAPTER} .matrix").bounding_box()
-    assert box["y"] + box["height"] <= 800
+def assert_first_screen(tab: Any) -> None:
+    """The verdict, below it the whole matrix, below it the next steps: all without scrolling."""
+    parts = (".verdict", ".matrix", ".commands")
+    boxes = [tab.locator(f"{CHAPTER} {selector}").first.bounding_box() for selector in parts]
+    assert all(above["y"] + above["height"] <= below["y"] for above, below in itertools.pairwise(boxes))
+    assert boxes[-1]["y"] + boxes[-1]["height"] <= 800
+
+
+def test_verdict_matrix_and_next_steps_are_on_the_first_screen_and_the_page_has_at_most_eight(tab: Any) -> None:
+    assert_first_screen(tab)
     assert tab.evaluate("document.documentElement.scrollHeight") <= 8 * 800
+
+
+def test_eighteen_methods_are_on_the_first_screen_with_the_next_steps(open_page: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "wide.html"
+    path.write_text(render(build_report(*wide_world(1, 18, 120))), encoding="utf-8")
+    tab = open_page(path)
+    assert_first_screen(tab)
+    assert tab.locator("#choose-task").is_hidden()  # there is one
+
+
+def test_labels_below_wide_figures_do_not_touch(tab: Any) -> None:
+    labels = figure(tab, "Scores under the chosen metric").locator(".role-axis-label").last.locator("text")
+    boxes = [box for box in (one.bounding_box() for one in labels.all()) if box and box["width"]]
+    assert len(boxes) >= 3
+    assert all(left["x"] + left["width"] + 3 <= right["x"] for left, right in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -79,7 +105,19 @@ def test_without_a_script_tables_and_three_figures_are_shown(open_page: Opener, 
     for picture in pictures.all():
         assert picture.get_attribute("src").startswith("data:image/svg+xml")
         assert len(picture.get_attribute("alt")) > 20
+    assert tab.locator("figure:visible").count() == 3  # no caption without its figure
+    assert "Without JavaScript" in tab.locator("noscript").first.text_content()
     assert tab.locator(".fallback table:visible").count() >= 2
+
+
+def test_printing_from_the_menu_leaves_no_empty_frame(tab: Any) -> None:
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+    empty = tab.locator(f"{CHAPTER} figure", has=tab.locator(".canvas:empty"))
+    assert empty.count() > 0
+    assert tab.locator(f"{CHAPTER} .canvas:empty:visible").count() == 0
+    note = "one => getComputedStyle(one, '::after').content"
+    assert "the button Print of the page" in empty.first.locator("figcaption").evaluate(note)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

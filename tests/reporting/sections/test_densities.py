@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy, uncertainty
 from dubio.reporting.build import Report
+from dubio.reporting.charts import save, specification
 from dubio.reporting.detectors import detection_on
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import detection_name
@@ -199,3 +201,18 @@ def test_curves_of_the_grid_have_their_own_height_and_a_missing_quantity_a_dash(
     panel = densities_chart([Density(style, Shares(*(np.full(25, 0.04),) * 3), "AUROC 0.5")])
     for chart in (grid_chart(grid), panel):
         assert not [text for text in names_and_expressions(chart) if "script" in text]
+
+
+def test_areas_lie_under_their_lines_and_not_on_top_of_each_other() -> None:
+    groups = Shares(*(np.full(len(EDGES) - 1, share) for share in (0.3, 0.05, 0.2)))
+    chart = densities_chart([Density(Style("a", "#123456", "o", False), groups, "")])
+    svg = save(specification(chart), "svg").decode()
+
+    def heights(kind: str) -> set[str]:
+        marks = re.findall(rf'<g class="mark-{kind} role-mark[^"]*"[^>]*>(.*?)</g>', svg, re.DOTALL)
+        paths = [path for mark in marks for path in re.findall(r' d="([^"]*)"', mark)]
+        return {height for path in paths for height in re.findall(r"[ML][\d.]+,([\d.]+)", path)}
+
+    areas, lines = heights("area"), heights("line")
+    assert len(areas) == 3  # two shares and the axis
+    assert len(areas - lines) == 1

@@ -55,6 +55,12 @@ CAPTION = (
     "each point on its own. Other methods are faint."
 )
 
+BEFOREHAND = (
+    " For one system, named without a look at these rows, fit it alone (dubio refer fit cal.npz --targets default): its "
+    "stops then share the confidence among themselves."
+)
+"""That a system named beforehand need not share its confidence with others."""
+
 FEW = 0.05
 """Shares retained below which the error is of so few rows that it does not decide how high the figure is."""
 
@@ -215,7 +221,8 @@ def guarantee_sentence(cockpit: Cockpit) -> str:
     by = "" if cockpit.quantity == REFERRED_BY else by
     if cockpit.grid is None:
         return by + cockpit.refusal
-    return f"{by}{cockpit.grid.sentence} Between stops every number is an estimate, without a guarantee."
+    several = BEFOREHAND if len(cockpit.grid.systems) > 1 else ""
+    return f"{by}{cockpit.grid.sentence} Between stops every number is an estimate, without a guarantee.{several}"
 
 
 def static_table(run: RunView, cockpit: Cockpit) -> Table:

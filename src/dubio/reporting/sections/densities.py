@@ -256,7 +256,8 @@ def group_layers(chart: altair.Chart, x: altair.X, y: altair.Y, *, height: float
     dash = altair.StrokeDash("group:N", sort=None, scale=altair.Scale(domain=groups, range=dashes), legend=names)
     steps = chart.transform_fold(groups, ["group", "share"]).transform_filter("isValid(datum.share)")
     areas = steps.transform_filter("datum.group != 'incorrect'")
-    yield areas.mark_area(interpolate="step-after", opacity=0.22).encode(x, y, color=colour)
+    # Vega-Lite would set areas of several colours one on top of the other
+    yield areas.mark_area(interpolate="step-after", opacity=0.22, clip=True).encode(x, y.stack(None), color=colour)
     yield steps.mark_line(interpolate="step-after", strokeWidth=1).encode(x, y, color=colour, strokeDash=dash)
     values = {"method": "method:N", "from": "start:Q", "to": "end:Q", "correct": "correct:Q",
               "incorrect": "incorrect:Q", "shifted or OOD": "outside:Q"}  # fmt: skip

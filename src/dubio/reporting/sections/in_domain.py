@@ -81,7 +81,7 @@ class InDomainScores(Section):
         if table.columns:
             yield table
         remark = (BY_POSITION,) if task.key in self.by_position else ()
-        notes = (*as_it_is(run, task), *not_ranked_reasons(run), *remark, *filter(None, [run.budget_note(task)]))
+        notes = (*as_it_is(run, task), *not_ranked_reasons(run, task), *remark, *filter(None, [run.budget_note(task)]))
         yield Text((f"{KEYS[run.question]} {KEY}", *notes), "small")
         if sentences := not_ranked_sentences(run, task):
             yield Text(tuple(sentences), "warning")
@@ -150,10 +150,10 @@ def as_it_is(run: RunView, task: TaskView) -> list[str]:
     return [f"{listed(titles)} {reason}"] if titles else []
 
 
-def not_ranked_reasons(run: RunView) -> list[str]:
-    """Return why each metric that does not rank does not."""
-    reasons = run.scores.not_ranked.items()
-    return [f"{term(name).title} does not rank. {named(reason)}" for name, reason in reasons if name != GAP]
+def not_ranked_reasons(run: RunView, task: TaskView) -> list[str]:
+    """Return why each metric of the table that does not rank does not."""
+    shown = {name: why for name, why in run.scores.not_ranked.items() if run.scores.row(task, task.in_domain.name, name)}
+    return [f"{term(name).title} does not rank. {named(reason)}" for name, reason in shown.items() if name != GAP]
 
 
 def temperature_warning(run: RunView, task: TaskView) -> str:

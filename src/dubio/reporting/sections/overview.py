@@ -11,7 +11,7 @@ from math import inf, isfinite, log10
 from typing import TYPE_CHECKING
 
 from dubio.reporting.charts import Rows, chart_of, method_colour, method_row, tooltips
-from dubio.reporting.leaderboard import leader, not_compared, not_ranked_sentences
+from dubio.reporting.leaderboard import leader, metric_phrase, not_compared, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.method_choice import deployment_commands
@@ -29,9 +29,9 @@ from dubio.reporting.tables import (
     method_table,
     score_column,
 )
-from dubio.reporting.wording import duration, named_few, term
+from dubio.reporting.wording import duration, named_few, number, term
 from dubio.statistics.bootstrap import Interval
-from dubio.statistics.verdicts import Verdict
+from dubio.statistics.verdicts import Place
 
 if TYPE_CHECKING:
     import altair
@@ -41,6 +41,9 @@ CAPTION = (
     "the right, baselines aside. Shaded: the best mean and every method that is not significantly different from it. "
     "Columns without shading decide nothing, or must not rank. Intervals of ECE and AURC are over trainings alone."
 )
+
+MOST_NAMED = 3
+"""Methods that the verdict names; more of them are counted."""
 
 RANGES = {
     **dict.fromkeys(
@@ -181,42 +184,58 @@ def cost_column(head: Column, values: Mapping[str, float]) -> FilledColumn:
 
 
 def verdict(run: RunView, task: TaskView) -> str:
-    """Return the best method by calibrated NLL, or why there is none, and systems that are not compared by it."""
+    """Return the best method by calibrated NLL, or why there is none, and then the best by accuracy."""
     best, verdicts = leader(run, task), run.scores.verdicts(task, task.in_domain.name, RANKED_BY)
-    if best is None or (best not in verdicts and len(run.methods_of(task)) > 1):
-        return unranked_sentence(run, task)
-    return " ".join([best_sentence(run, task, best, verdicts), *not_compared(run, task)])
+    if len(run.methods_of(task)) == 1 and best is not None:
+        return only_sentence(run, task, best)
+    if best is None or best not in verdicts:
+        return " ".join([unranked_sentence(run, task), *accuracy_sentence(run, task)])
+    if len(verdicts) == 1 and not_compared(run, task):
+        start = f"{run.title(best)} is the only method on {task.key} with a calibrated NLL that can be compared."
+        return " ".join([start, *not_compared(run, task), *accuracy_sentence(run, task)])
+    return " ".join([best_sentence(run, task, RANKED_BY), *not_compared(run, task)])
 
 
-def best_sentence(run: RunView, task: TaskView, best: str, verdicts: Mapping[str, Verdict]) -> str:
-    """Return the best method by calibrated NLL in one sentence, and which others differ from it."""
-    tied = [run.title(name) for name, own in verdicts.items() if own.place == "tied"]
-    behind = [run.title(name) for name, own in verdicts.items() if own.place == "behind"]
-    unjudged = [name for name, own in verdicts.items() if own.place == "unjudged"]
-    start = f"{run.title(best)} has the lowest calibrated NLL on {task.key}"
-    if equal := [run.title(name) for name, own in verdicts.items() if own.place == "tied" and own.difference == 0]:
-        start = f"{named_few([run.title(best), *equal])} have the same calibrated NLL on {task.key}, the lowest"
-        tied = [name for name in tied if name not in equal]
-        if not tied and not behind and not unjudged:
-            return f"{start}."
-    if len(run.methods_of(task)) == 1:
-        accuracy, nll = (run.scores.row(task, task.in_domain.name, name)[best].mean for name in ("accuracy", RANKED_BY))
-        shown = f"accuracy {accuracy:.3f}, calibrated NLL {f'{nll:.3f}' if isfinite(nll) else '∞'} on {task.key}"
-        return f"{run.title(best)}: {shown}; there is no other method to compare it with."
+def only_sentence(run: RunView, task: TaskView, name: str) -> str:
+    """Return the scores of a task's only method."""
+    accuracy, nll = (run.scores.row(task, task.in_domain.name, metric)[name].mean for metric in ("accuracy", RANKED_BY))
+    shown = f"accuracy {accuracy:.3f}, calibrated NLL {f'{nll:.3f}' if isfinite(nll) else '∞'} on {task.key}"
+    return f"{run.title(name)}: {shown}; there is no other method to compare it with."
+
+
+def accuracy_sentence(run: RunView, task: TaskView) -> list[str]:
+    """Return the best method by accuracy, where that compares several."""
+    several = len(run.scores.verdicts(task, task.in_domain.name, "accuracy")) > 1
+    return [best_sentence(run, task, "accuracy")] if several else []
+
+
+def best_sentence(run: RunView, task: TaskView, metric: str) -> str:
+    """Return the best method by a metric on the in-domain test set in one sentence, and which others differ from it."""
+    verdicts = run.scores.verdicts(task, task.in_domain.name, metric)
+    places: dict[Place, list[str]] = {"best": [], "tied": [], "behind": [], "unjudged": []}
+    for name, own in verdicts.items():
+        places[own.place].append(name)
+    equal = [name for name in places["tied"] if verdicts[name].difference == 0]
+    tied = [run.title(name) for name in places["tied"] if name not in equal]
+    behind = [run.title(name) for name in places["behind"]]
+    end, phrase = "lowest" if run.scores.better[metric] == "lower" else "highest", metric_phrase(metric)
+    best = named_few([run.title(name) for name in (*places["best"], *equal)])
+    start = f"{best} has the {end} {phrase} on {task.key}"
+    if equal:
+        start = f"{best} have the same {phrase} on {task.key}, the {end}"
+    unjudged = bool(places["unjudged"])
     if not behind and not tied:
-        reason = (
-            "the differences are not judged, because methods were trained once"
-            if unjudged
-            else "it is the only ranked method"
-        )
-        return f"{start}; {reason}."
+        alone = "" if equal else "; it is the only ranked method"
+        return f"{start}{'; the differences are not judged, because methods were trained once' if unjudged else alone}."
     judged = "judged " if unjudged else "ranked "
     if not behind:
         return f"{start}, but no other {judged}method is significantly worse: these data do not decide."
     if not tied:
         others = f"every other {judged}method is" if len(behind) > 1 or unjudged else _are(behind)
         return f"{start}, and {others} significantly worse."
-    return f"{start}; {_are(tied)} not significantly different, {_are(behind)} significantly worse."
+    many = len(behind) > MOST_NAMED
+    worse = f"the other {number(len(behind))} {judged}methods are" if many else _are(behind)
+    return f"{start}; {_are(tied)} not significantly different, {worse} significantly worse."
 
 
 def unranked_sentence(run: RunView, task: TaskView) -> str:
@@ -234,10 +253,7 @@ def _are(names: list[str]) -> str:
 def next_steps(run: RunView, task: TaskView) -> Definitions:
     """Return the commands that a reader of the matrix needs next: purpose and command."""
     if run.question == "systems":
-        commands = {"Fit a referral policy": "dubio refer fit cal.npz --max-risk 0.05 -o policy.json"}
-        if not task.of_kind("cal"):
-            commands["Show guaranteed stops here"] = "dubio report test.npz --cal cal.npz"
-        return Definitions(tuple(commands.items()), "commands")
+        return Definitions(tuple(systems_steps(run, task).items()), "commands")
     manifest = run.manifest
     names = [merged.name for merged in manifest.parts] or [manifest.name]
     opened = f"dubio.open_run({', '.join(map(repr, names))})"
@@ -256,6 +272,19 @@ def next_steps(run: RunView, task: TaskView) -> Definitions:
     steps["Figures for a paper"] = f"dubio report {runs} --figures figures"
     steps["Scores in Python"] = f"{opened}.to_frame()"
     return Definitions(tuple(steps.items()), "commands")
+
+
+def systems_steps(run: RunView, task: TaskView) -> dict[str, str]:
+    """Return the commands for systems; where their files are is not known, and no path of anyone enters the page."""
+    first, single = shlex.quote(run.manifest.methods[0].name), len(run.manifest.methods) == 1
+    tested, calibrated = ("test.npz", "cal.npz") if single else (f"{first}=test.npz …", f"{first}=cal.npz …")
+    commands = {
+        "Fit a referral policy": "dubio refer fit cal.npz --max-risk 0.05 -o policy.json --report sheet.html",
+        "Check in CI": f"dubio evaluate {tested} --require 'accuracy>=0.9' --junit gates.xml",
+    }
+    if not task.of_kind("cal"):
+        commands["Show guaranteed stops here"] = f"dubio report {tested} --cal {calibrated}"
+    return commands
 
 
 SCORES_CAPTION = (

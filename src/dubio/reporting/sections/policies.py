@@ -64,7 +64,8 @@ INTRODUCTION = (
 CAPTION = (
     "Curve: error among the retained on the in-domain test set as the most uncertain are referred, for the first run "
     "of each method. Dotted: the target. Marker: the policy fitted on the calibration set, with the 95 % interval of "
-    "its error. A guarantee with 90 % confidence may fail one time in ten."
+    "its error. A guarantee with 90 % confidence may fail one time in ten. A baseline far from all methods lies "
+    "outside."
 )
 
 OUTCOMES = "met: the whole interval is below the target; violated: above it; undecided: the interval contains it"
@@ -337,7 +338,7 @@ def risk_table(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy])
     for split in (split.name for split in task.farthest):
         errors = [o.error for policy in policies.values() for o in policy.shifted if o.split == split]
         title = "Retained, shift" if all(error is None for error in errors) else "Risk, retained, shift"
-        columns[split] = Column(title, titles.get(split, split), "↓", SHIFTED)
+        columns[split] = Column(title, titles.get(split, split), "↓", SHIFTED, split=split)
     calibration, target = task.of_kind("cal")[0], next(iter(policies.values())).target
     rows = f"{calibration.examples:,} examples of “{calibration.name}”"
     caption = f"Error among the retained below {target:g}, with {CONFIDENCE:.0%} confidence, from the {rows}"
@@ -425,8 +426,8 @@ def shift_blocks(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy
     """Yield the outcomes of risk policies on labelled shifted splits; nothing without labels there."""
     columns: dict[str, Column] = {}
     for split in (split.name for split in task.farthest):
-        columns[f"{split} risk"] = Column("Selective risk", f"{split}, 95 % interval", "↓")
-        columns[f"{split} outcome"] = Column("Guarantee", split)
+        columns[f"{split} risk"] = Column("Selective risk", f"{split}, 95 % interval", "↓", split=split)
+        columns[f"{split} outcome"] = Column("Guarantee", split, split=split)
     results = [(policy, observation) for policy in policies.values() for observation in policy.judged]
     if results:
         caption = f"The same policies under distribution shift; warned: the shift test rejects (p < {SHIFT_LEVEL:g})"
@@ -492,7 +493,10 @@ def operating_chart(panels: Mapping[Style, RiskPolicy]) -> Chart:
     rows = [row for style, policy in panels.items() for row in operating_rows(style, policy)]
     fewest = max(0.0, floor(10 * min(row["share"] for row in rows if "share" in row) - 1) / 10)
     rows = [row for row in rows if row.get("retained", 1.0) >= fewest]
-    highest = max(2 * next(iter(panels.values())).target, *(row.get("high") or row.get("error") or 0.0 for row in rows))
+    # The curve of a baseline without an operating point, such as class frequencies, would squeeze all others together.
+    outside = {style.title for style, policy in panels.items() if style.baseline and policy.in_domain is None}
+    heights = [row.get("high") or row.get("error") or 0.0 for row in rows if row["method"] not in outside]
+    highest = max([2 * next(iter(panels.values())).target, *heights])
     x_scale = altair.Scale(domain=[fewest, 1.0], reverse=True, nice=False)
     y_scale = altair.Scale(domain=[0.0, 1.12 * highest], nice=False)
 
@@ -517,7 +521,7 @@ def _operating_layers(
     colour, shape = method_colour(styles).legend(None), method_shape(styles).legend(None)
     dotted = target.mark_rule(color=CONTROL, strokeDash=[1.5, 2.5], strokeWidth=1.5)
     yield dotted.encode(y("target"), tooltip=tooltips({"target": "target:Q"}))
-    yield curve.mark_line(strokeWidth=1.6).encode(x("retained"), y("error"), color=colour)
+    yield curve.mark_line(strokeWidth=1.6, clip=True).encode(x("retained"), y("error"), color=colour)
     yield point.mark_rule(strokeWidth=1.5).encode(x("share"), y("low"), y2="high:Q", color=colour)
     values = {"method": "method:N", "share retained": "share:Q", "error": "risk:Q", "lower": "low:Q", "upper": "high:Q"}
     marker = point.mark_point(size=70, filled=True, opacity=1)

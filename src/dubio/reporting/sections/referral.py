@@ -113,7 +113,8 @@ def own_table(run: RunView, task: TaskView) -> Table:
 
 REJECTION_CAPTION = (
     "Accuracy of the retained examples against the fraction rejected, least confident first. Methods are compared at "
-    "the same number of retained examples, not at the same threshold. Bands are one standard deviation over runs."
+    "the same number of retained examples, not at the same threshold. Bands are one standard deviation over runs. A "
+    "baseline far from all methods lies outside."
 )
 
 

@@ -128,9 +128,8 @@ def _column(
     run: RunView, task: TaskView, shifted: TestSet, metric: str, sub: str = "", title: str = "", unranked: bool = False
 ) -> FilledColumn:
     """Return a metric on a test set, the mean over severities of a corruption."""
-    head = Column(
-        title or term(metric).title, sub, ARROWS[run.scores.better[metric]], term(metric).note, unranked, metric=metric
-    )
+    arrow, note = ARROWS[run.scores.better[metric]], term(metric).note
+    head = Column(title or term(metric).title, sub, arrow, note, unranked, metric=metric, split=shifted.title)
     verdicts = run.scores.verdicts(task, shifted.splits, metric) or None
     return score_column(head, run.scores.row(task, shifted.splits, metric), verdicts, places=3)
 

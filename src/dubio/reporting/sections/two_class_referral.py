@@ -302,10 +302,10 @@ def gain_table(run: RunView, gains: Mapping[str, Mapping[str, Gain]]) -> Table:
     for split, methods in gains.items():
         few = any(gain.underpowered for gain in methods.values())
         note = "mean accuracy of the retained over all fractions retained"
-        columns[f"{split} area"] = Column("Area", f"{split}, underpowered" if few else split, "↑", note)
+        columns[f"{split} area"] = Column("Area", f"{split}, underpowered" if few else split, "↑", note, split=split)
         note = "area minus that of random referral"
-        columns[f"{split} gain"] = Column("Gain", "95 % interval", "↑", note, unranked=few)
-        columns[f"{split} zero"] = Column("Excludes 0")
+        columns[f"{split} gain"] = Column("Gain", "95 % interval", "↑", note, unranked=few, split=split)
+        columns[f"{split} zero"] = Column("Excludes 0", split=split)
         for method, gain in methods.items():
             excludes = {None: "unknown", 0: "no", 1: "yes", -1: "yes, below"}[gain.sign]
             rows.setdefault(method, {}).update({

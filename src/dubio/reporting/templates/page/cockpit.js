@@ -165,6 +165,7 @@ widgets.cockpit = function (page, element, cockpit) {
     page.setThreshold(cockpit.task, own.name, { quantity: points(own).quantity, value: points(own).threshold[state.at] });
   }
 
+  [systemLabel, otherLabel].forEach((label) => { label.hidden = systems.length < 2; });
   element.replaceChildren(
     h("div", { class: "panel" },
       h("div", { class: "row" }, systemLabel, otherLabel, mistakeLabel, referralLabel, cheapest),

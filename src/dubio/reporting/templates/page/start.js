@@ -5,31 +5,34 @@ function options(select, items, value) {
 }
 
 function fillControls() {
-  const task = page.task(), { split, metric, method, hidden } = page.state, kinds = { id: "in-domain", shift: "shifted", ood: "OOD" };
+  const task = page.task(), { split, metric, method, hidden, filter } = page.state, kinds = { id: "in-domain", shift: "shifted", ood: "OOD" };
   document.getElementById("choose-task").value = page.state.task;
   options(document.getElementById("choose-split"), [["", "all"], ...task.splits.map((item) => [item.name, `${item.name} (${kinds[item.kind]})`])], split);
+  document.getElementById("choose-split").closest("label").hidden = task.splits.length < 2;
   options(document.getElementById("choose-metric"), [["", "default"], ...task.metrics.map((item) => [item.name, item.title])], metric);
   options(document.getElementById("choose-method"), [["", "none"], ...data.methods.map((item) => [item.title, item.title])], method);
+  if (document.activeElement !== document.getElementById("filter")) { document.getElementById("filter").value = filter; }
   document.querySelectorAll("#method-list input").forEach((box) => { box.checked = !hidden.has(box.value); });
   document.getElementById("method-count").textContent = hidden.size ? `(${data.methods.length - hidden.size} of ${data.methods.length})` : `(${data.methods.length})`;
 }
 
 function applyBlocks({ task, split }) {
   document.querySelectorAll("section.chapter[data-task]").forEach((section) => { section.hidden = section.dataset.task !== task; });
-  const own = document.querySelectorAll("section.chapter[data-task] [data-split]");
-  const family = split.replace(/-\d+$/, "");  // all severities of a shift stand in one block
-  own.forEach((block) => { block.hidden = split !== "" && ![split, family].includes(block.dataset.split); });
+  document.querySelectorAll("section.chapter[data-task] [data-split]").forEach((block) => { block.hidden = !isOfSplit(block.dataset.split, split); });
+  applyColumns(split);
 }
 
 function connectControls() {
   const on = (id, event, act) => document.getElementById(id).addEventListener(event, act);
   document.getElementById("controls").hidden = false;
+  document.getElementById("choose-task").closest("label").hidden = data.tasks.length < 2;  // no choice, no control
+  document.querySelector(".controls .methods").hidden = data.methods.length < 2;
   on("choose-task", "change", (event) => page.set({ task: event.target.value, split: "", metric: "", system: "", compare: "", referred: "", stop: "" }));
   on("choose-split", "change", (event) => page.set({ split: event.target.value }));
   on("choose-metric", "change", (event) => page.set({ metric: event.target.value }));
   on("choose-method", "change", (event) => page.set({ method: event.target.value }));
   on("show-all", "click", () => page.set({ hidden: new Set() }));
-  on("filter", "input", () => applyTables(page.state));
+  on("filter", "input", (event) => { page.remember({ filter: event.target.value }); applyTables(page.state); });
   on("controls", "submit", (event) => event.preventDefault());
   document.querySelectorAll("#method-list input").forEach((box) => box.addEventListener("change", () => {
     const hidden = new Set(page.state.hidden);

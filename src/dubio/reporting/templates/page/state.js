@@ -11,7 +11,7 @@ async function unpack(id) {
 const page = {
   data: null,
   methods: {},
-  state: { task: "", split: "", metric: "", hidden: new Set(), method: "", system: "", compare: "", referred: "", stop: "" },
+  state: { task: "", split: "", metric: "", hidden: new Set(), method: "", filter: "", system: "", compare: "", referred: "", stop: "" },
   listeners: [],
   thresholds: {},
   signals: {},
@@ -55,11 +55,11 @@ const page = {
     return element;
   },
   write() {
-    const { task, split, metric, hidden, method, system, compare, referred, stop } = page.state, words = new URLSearchParams();
+    const { task, split, metric, hidden, method, filter, system, compare, referred, stop } = page.state, words = new URLSearchParams();
     if (task && task !== (data.tasks[0] || {}).key) { words.set("task", task); }
     if (split) { words.set("split", split); }
     if (metric) { words.set("metric", metric); }
-    Object.entries({ method, system, compare, referred, stop }).forEach(([name, value]) => { if (value) { words.set(name, value); } });
+    Object.entries({ method, filter, system, compare, referred, stop }).forEach(([name, value]) => { if (value) { words.set(name, value); } });
     hidden.forEach((title) => words.append("hide", title));
     const text = words.toString();
     // an address that cannot be changed (some viewers of local files) costs the link, not the page
@@ -81,6 +81,7 @@ const page = {
       split: among(own.splits, words.get("split")),
       metric: among(own.metrics, words.get("metric")),
       method: title("method"),
+      filter: words.get("filter") || "",
       system: title("system"),
       compare: title("compare"),
       referred: /^\d{1,3}(\.\d+)?$/.test(words.get("referred")) ? words.get("referred") : "",

@@ -32,8 +32,19 @@ function sortTables() {
 
 function highlight(title) { page.set({ method: page.state.method === title ? "" : title }); }
 
-function applyTables({ hidden, method, metric }) {
-  const words = (document.getElementById("filter") || { value: "" }).value.trim().toLowerCase();
+// Whether what is of one test set is shown: all severities of a shift stand together.
+function isOfSplit(own, split) { return split === "" || own === split || own === split.replace(/-\d+$/, ""); }
+
+function applyColumns(split) {
+  document.querySelectorAll("section.chapter[data-task] table:has(th[data-test])").forEach((table) => {
+    const heads = [...table.tHead.rows[0].cells], shown = heads.map(({ dataset }) => !dataset.test || isOfSplit(dataset.test, split));
+    [...table.rows].forEach((row) => [...row.cells].forEach((cell, column) => { cell.hidden = !shown[column]; }));
+    table.closest(".scroll").hidden = shown.length > 1 && !shown.slice(1).includes(true);
+  });
+}
+
+function applyTables({ hidden, method, metric, filter }) {
+  const words = filter.trim().toLowerCase();
   document.querySelectorAll("main table.sortable tbody tr").forEach((row) => {
     const title = row.dataset.method;
     row.hidden = hidden.has(title) || (words !== "" && !row.textContent.toLowerCase().includes(words));
