@@ -56,8 +56,8 @@ CAPTION = (
 )
 
 BEFOREHAND = (
-    " For one system, named without a look at these rows, fit it alone (dubio refer fit cal.npz --targets default): its "
-    "stops then share the confidence among themselves."
+    " For one system, named without a look at these rows, fit it alone (dubio refer fit cal.npz --targets default): "
+    "its stops then share the confidence among themselves."
 )
 """That a system named beforehand need not share its confidence with others."""
 

@@ -25,7 +25,7 @@ from dubio.reporting.charts import (
 )
 from dubio.reporting.leaderboard import QUESTIONS, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.measures import GAP, IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
+from dubio.reporting.measures import IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
 from dubio.reporting.style import INSIDE, NOISE, OUTSIDE, Style
@@ -152,8 +152,9 @@ def as_it_is(run: RunView, task: TaskView) -> list[str]:
 
 def not_ranked_reasons(run: RunView, task: TaskView) -> list[str]:
     """Return why each metric of the table that does not rank does not."""
-    shown = {name: why for name, why in run.scores.not_ranked.items() if run.scores.row(task, task.in_domain.name, name)}
-    return [f"{term(name).title} does not rank. {named(reason)}" for name, reason in shown.items() if name != GAP]
+    scores, split = run.scores, task.in_domain.name
+    shown = {name: reason for name, reason in scores.not_ranked.items() if scores.row(task, split, name)}
+    return [f"{term(name).title} does not rank. {named(reason)}" for name, reason in shown.items()]
 
 
 def temperature_warning(run: RunView, task: TaskView) -> str:
