@@ -47,10 +47,13 @@ def test_eighteen_methods_are_on_the_first_screen_with_the_next_steps(open_page:
 
 
 def test_labels_below_wide_figures_do_not_touch(tab: Any) -> None:
-    labels = figure(tab, "Scores under the chosen metric").locator(".role-axis-label").last.locator("text")
-    boxes = [box for box in (one.bounding_box() for one in labels.all()) if box and box["width"]]
-    assert len(boxes) >= 3
-    assert all(left["x"] + left["width"] + 3 <= right["x"] for left, right in itertools.pairwise(boxes))
+    axes = figure(tab, "Scores under the chosen metric").locator(".role-axis-label")
+    labels = axes.filter(has_text=re.compile(r"\d\.\d")).first
+    ends = """one => [...one.querySelectorAll("text")].filter((text) => text.getAttribute("opacity") !== "0")
+        .map((text) => text.getBoundingClientRect()).map(({ left, right }) => [left, right])"""
+    boxes = sorted(labels.evaluate(ends))
+    assert 3 <= len(boxes) <= 15
+    assert all(left[1] + 3 <= right[0] for left, right in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("width", [1280, 400])
