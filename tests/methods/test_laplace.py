@@ -57,7 +57,7 @@ def predicted(recipe, task, fitted, **more):
 def test_it_is_a_zero_epoch_child_of_the_deterministic_method_of_the_same_arguments():
     recipe = METHODS.make("laplace", epochs=7, lr=0.02, l2=1e-4, optimiser="sgd", structure="diag", samples=5)
     plain = METHODS.make("deterministic", epochs=7, lr=0.02, l2=1e-4, optimiser="sgd")
-    assert recipe.collect == Laplace("diag", 5)
+    assert recipe.collect == Laplace("diag", 5, norm_examples=2048)
     assert recipe.objective.epochs == 0
     assert (recipe.samples, recipe.states, recipe.pooled) == (0, 5, 5)
     task = blobs()

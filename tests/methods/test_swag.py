@@ -72,7 +72,7 @@ def test_defaults_are_the_compositions_that_the_papers_describe():
     assert (fge.schedule, fge.collect, fge.optimiser) == (Triangular(5, 0.05), KeepAll(), SGD(1e-2))
     assert fge.objective.epochs == 9
     assert (swa.schedule, swa.collect) == (ConstantTail(), SWA())
-    assert (swag.schedule, swag.collect, swag.objective.epochs) == (ConstantTail(), SWAG(20, 20), 20)
+    assert (swag.schedule, swag.collect, swag.objective.epochs) == (ConstantTail(), SWAG(20, 20, 2048), 20)
     assert isinstance(METHODS.make("swag", tail_optimiser="adam").optimiser, Adam)
     # on CIFAR with networks other than VGG, as the ensembling study has it
     told = {"tail_lr": 5e-2, "cycle_epochs": 4, "cycles": 10, "optimiser": "sgd", "schedule": "linear_tail"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,12 +19,15 @@ from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
 from dubio.networks.noise import DropoutEdit
-from dubio.training.batch_norm import batch_norm_layers, least_batch, refresh, statistics
+from dubio.networks.vgg import vgg_small
+from dubio.training.batch_norm import batch_norm_layers, least_batch, refresh, statistics, with_examples
 from dubio.training.collectors import FinishContext, KeepAll, Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
 from dubio.training.schedules import Constant, ConstantTail
+from dubio.training.swag import SWAG
+from dubio.training.validation import posterior_nll
 
 CPU = torch.device("cpu")
 
@@ -48,7 +53,7 @@ def network(seed=0):
 def trained(model, data, batch, *, collect=None, schedule=None, epochs=2):
     slots = Slots(Objective(batch, epochs, patience=0), SGD(0.05), schedule or Constant(), collect or Last())
     context = LoopContext(CPU, lambda fraction, words: None)
-    held, _ = train(model, slots, data, images(7, 1), seed=0, member=0, context=context)
+    held, _ = train(model, slots, data, None if data.classes == 10 else images(7, 1), seed=0, member=0, context=context)
     return held
 
 
@@ -172,3 +177,41 @@ def test_mc_dropout_leaves_batch_norm_in_evaluation():
     # a single example is normalised like any other, and nothing is learned from it
     torch.testing.assert_close(drawn.predict(batch[5:6], np.arange(5, 6)).logits, whole[:, 5:6], rtol=1e-5, atol=1e-6)
     assert all(torch.equal(kept[name], tensor) for name, tensor in statistics(model).items())
+
+
+def test_statistics_of_some_examples_are_those_of_a_context_with_only_them():
+    data = images(30)
+    context = FinishContext(data, data, CPU, seed=4, batch=8)
+    few = with_examples(context, 12)
+    assert len(few.train.encoded) == len(few.train.labels) == 12
+    same = [(data.encoded.values == row).all(axis=(1, 2, 3)) for row in few.train.encoded.values]
+    rows = [int(np.flatnonzero(equal)[0]) for equal in same]
+    assert rows == sorted(set(rows))
+    assert np.array_equal(few.train.labels, data.labels[rows])
+    assert np.array_equal(with_examples(context, 12).train.encoded.values, few.train.encoded.values)
+    assert with_examples(context, 0) is with_examples(context, 30) is context
+    model = network()
+    refresh(model, few)
+    seen = data.encoded.values[rows].transpose(1, 0, 2, 3).reshape(2, -1).astype(np.float64)
+    np.testing.assert_allclose(model.network.stages[0][0].running_mean.numpy(), seen.mean(1), rtol=1e-6)
+
+
+def test_draws_normalised_by_some_examples_predict_as_well_as_by_all():
+    """On digits: the NLL of pooled SWAG draws is 0.1897 with statistics of all 1,297 examples, 0.1895 with 512."""
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    values = (digits.images[:, None] / 8.0 - 0.6).astype(np.float32)
+    halves = slice(1297), slice(1297, None)
+    train_data, test_data = (LabelledRows(ArrayRows(values[i]), digits.target[i], 10) for i in halves)
+    torch.manual_seed(0)
+    body = vgg_small((1, 8, 8), channels=(8, 16), convolutions=(1, 2))
+    model = Model(body, Softmax().build(body.width, 10))
+    trained(model, train_data, 32, epochs=6)
+    collect = SWAG(draws=8)
+    held = trained(model, train_data, 32, collect=collect, schedule=ConstantTail(), epochs=4)
+    context = FinishContext(train_data, None, CPU, seed=1, batch=32)
+    losses = {}
+    for most in (0, 512):
+        posterior = replace(collect, norm_examples=most).finish(held, model, context)
+        losses[most] = posterior_nll(posterior, test_data, seed=0, device=CPU)
+    assert losses[0] < 0.5
+    assert losses[512] == pytest.approx(losses[0], abs=0.005)

@@ -97,8 +97,10 @@ def test_every_draw_has_statistics_of_its_own_weights():
         for name, tensor in statistics(twin).items():
             assert torch.equal(tensor, state[name])
     assert not torch.equal(posterior.state(0)["head.linear.weight"], posterior.state(1)["head.linear.weight"])
-    assert collect.passes(model) == 3
-    assert collect.passes(network(normalised=False)) == 0
+    assert collect.passes(model, 100) == 3
+    assert SWAG(draws=3, norm_examples=25).passes(model, 100) == 0.75
+    assert SWAG(draws=3, norm_examples=200).passes(model, 100) == 3
+    assert collect.passes(network(normalised=False), 100) == 0
 
 
 @pytest.mark.parametrize("few", [1, 2, 3])

@@ -40,6 +40,11 @@ _SCHEDULES: dict[str, Callable[[], Schedule]] = {
 _COLLECTORS: dict[str, Callable[[], Collector]] = {"best_on_validation": BestOnValidation, "last": Last}
 
 
+NORM_EXAMPLES = 2048
+"""Training examples for the batch-norm statistics of each weight draw, each of which takes a forward pass of its own.
+Statistics of 512 examples already predict as well as those of all, on digits (``tests/training``)."""
+
+
 @dataclass(frozen=True)
 class ImageViews:
     """Random views of images, while training and at prediction.

@@ -74,7 +74,7 @@ def estimate(
     share = PASS_SHARE if arrangement is None else PASS_SHARE / arrangement.passes
     per_epoch = len(train_split) + share * (0 if val_split is None else len(val_split))
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model)
+    finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model, len(train_split))
     stored = recipe.collect.stored(recipe.schedule, objective.epochs)
     seconds = pace * (per_epoch * objective.epochs + finish)
     return {"seconds": seconds, "bytes": size * stored, "pace": pace, "pass": share * pace}

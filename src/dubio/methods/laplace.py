@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dubio.core.registry import method
 from dubio.inference.laplace import Damping
-from dubio.methods.arguments import Training
+from dubio.methods.arguments import NORM_EXAMPLES, Training
 from dubio.methods.recipe import Recipe
 from dubio.training.laplace.collector import Laplace, Prior, check_decay
 from dubio.training.laplace.structures import Structure
@@ -27,6 +27,7 @@ def laplace(
     scale: float | None = None,
     damping: Damping = "exact",
     samples: int = 20,
+    norm_examples: int = NORM_EXAMPLES,
 ) -> Recipe:
     """A Gaussian around trained weights, its precision their curvature.
 
@@ -37,15 +38,18 @@ def laplace(
         scale: Scale of the draws; None chooses it on validation data.
         damping: How the prior enters a Kronecker-factored block.
         samples: Draws of weights that predict.
+        norm_examples: Largest number of training examples that a draw's batch-norm statistics are of; 0 for all.
     """
     plain = training.recipe("laplace", "Laplace")
     if prior == "decay":
         check_decay(getattr(plain.optimiser, "l2", 0.0))  # now, not after the training that it starts from
+    if structure.startswith("last-"):
+        norm_examples = 0  # the last layer's draws come after every normalised one
     start = training.start()
     return replace(
         plain,
         start=start,
         objective=replace(start.objective, epochs=0, patience=0),
         schedule=Constant(),
-        collect=Laplace(structure, samples, prior, scale, damping),
+        collect=Laplace(structure, samples, prior, scale, damping, norm_examples),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dubio.core.errors import UserError
 from dubio.core.registry import Ensemble, method
-from dubio.methods.arguments import Tail, Training
+from dubio.methods.arguments import NORM_EXAMPLES, Tail, Training
 from dubio.methods.recipe import Recipe
 from dubio.training.schedules import ConstantTail
 from dubio.training.swag import SWA, SWAG
@@ -28,8 +28,9 @@ MULTISWAG = Ensemble(summary="Weights drawn from the Gaussians of independent tr
 
 @method("swag", family="swag", colour=14, samples_from="one mode", ensemble=MULTISWAG)
 def swag(
-    *, training: Training = Training(), tail: Tail = Tail(), tail_epochs: int = 20, rank: int = 20, samples: int = 20
-) -> Recipe:
+    *, training: Training = Training(), tail: Tail = Tail(), tail_epochs: int = 20, rank: int = 20, samples: int = 20,
+    norm_examples: int = NORM_EXAMPLES,
+) -> Recipe:  # fmt: skip
     """Weights drawn from a Gaussian fitted to a tail of training at a constant rate.
 
     Args:
@@ -38,8 +39,9 @@ def swag(
         tail_epochs: Epochs of the tail; each gives one snapshot.
         rank: Deviations from the mean that make up the covariance's low-rank part.
         samples: Draws of weights that predict.
+        norm_examples: Largest number of training examples that a draw's batch-norm statistics are of; 0 for all.
     """
-    collect = SWAG(rank, samples)
+    collect = SWAG(rank, samples, norm_examples)
     if tail_epochs < 2:
         reason = "each gives one snapshot, and a covariance needs two"
         raise UserError(f"swag: tail_epochs must be at least 2: {reason}; given {tail_epochs}.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dubio.inference.augmentation import augment
-from dubio.inference.batches import collate, to_device, training_rows
+from dubio.inference.batches import LabelledRows, collate, to_device, training_rows
 from dubio.inference.engine import State
 from dubio.inference.predictor import HELD_ELEMENTS, StateMaker
 from dubio.networks.network import Model
@@ -41,6 +42,22 @@ def least_batch(model: nn.Module) -> int:
     return 2 if batch_norm_layers(model) else 1
 
 
+def with_examples(context: FinishContext, most: int) -> FinishContext:
+    """Return a context whose training data are at most that many examples, chosen by its seed; 0 for all of them."""
+    count = len(context.train.encoded)
+    if not 0 < most < count:
+        return context
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(context.seed)))
+    rows = np.sort(rng.permutation(count)[:most])
+    few = LabelledRows(context.train.encoded.take(rows), context.train.labels[rows], context.train.classes)
+    return replace(context, train=few)
+
+
+def normalised_share(most: int, examples: int) -> float:
+    """Return the share of the training examples that :func:`with_examples` leaves."""
+    return min(most or examples, examples) / max(1, examples)
+
+
 def refresh(model: Model, context: FinishContext) -> None:
     """Replace every layer's running statistics by those of the training data under the model's weights.
 
@@ -57,19 +74,23 @@ def refresh(model: Model, context: FinishContext) -> None:
     _refresh(model, [{name: p.detach() for name, p in model.named_parameters()}], context)
 
 
-def refresh_draws(model: Model, draws: Sequence[StateMaker], context: FinishContext) -> list[dict[str, Tensor]]:
+def refresh_draws(
+    model: Model, draws: Sequence[StateMaker], context: FinishContext, most: int = 0
+) -> list[dict[str, Tensor]]:
     """Return the statistics of each of many weights; a batch is read and augmented once for all that fit in memory.
 
     Args:
         model: The module of the weights; its own weights are unchanged, its statistics are those of the last draw.
         draws: Functions that make the trained parameters of one draw each.
         context: The training data, batch size, device and augmentation.
+        most: Largest number of training examples to use; 0 for all.
 
     Returns:
         What :func:`refresh` gives for each of them; nothing for a model without batch-norm.
     """
     if not batch_norm_layers(model):
         return [{} for _ in draws]
+    context = with_examples(context, most)
     size = sum(p.numel() for p in model.parameters())
     count = max(1, HELD_ELEMENTS // max(1, size))
     refreshed: list[dict[str, Tensor]] = []

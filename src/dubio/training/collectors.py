@@ -137,8 +137,8 @@ class Collector(Protocol):
         """Return the stored size as a multiple of one weight state; by default that of all states."""
         return float(self.states(schedule, epochs))
 
-    def passes(self, model: Model) -> int:
-        """Return the number of passes over the training data that finishing takes; 0 by default."""
+    def passes(self, model: Model, examples: int) -> float:
+        """Return the number of passes over all ``examples`` of the training data that finishing takes; 0 by default."""
         return 0
 
 

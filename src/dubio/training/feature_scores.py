@@ -98,7 +98,7 @@ class FeatureScores(Collector):
         """The weights and the statistics."""
         return StoredScores(self.scores)
 
-    def passes(self, model: Model) -> int:
+    def passes(self, model: Model, examples: int) -> float:
         """Return one pass, in which the features are computed."""
         return 1
 

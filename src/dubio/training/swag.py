@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from dubio.core.specs import part
-from dubio.core.validate import Positive, at_least
+from dubio.core.specs import added, part
+from dubio.core.validate import NonNegative, Positive, at_least
 from dubio.inference.posterior import Posterior
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator, with_prefix
 from dubio.networks.network import Model
-from dubio.training.batch_norm import batch_norm_layers, refresh, refresh_draws
+from dubio.training.batch_norm import batch_norm_layers, normalised_share, refresh, refresh_draws
 from dubio.training.collectors import Collected, Collector, Epoch, FinishContext
 from dubio.training.schedules import Schedule
 
@@ -52,7 +52,7 @@ class SWA(Collector):
         """Return 1 if there is a snapshot to average."""
         return int(schedule.snapshots(epochs) > 0)
 
-    def passes(self, model: Model) -> int:
+    def passes(self, model: Model, examples: int) -> float:
         """Return 1 if batch-norm needs it."""
         return int(bool(batch_norm_layers(model)))
 
@@ -69,10 +69,12 @@ class SWAG(SWA):
     Attributes:
         rank: K, at most; smaller where there are fewer snapshots.
         draws: Number of weight draws, each with its own batch-norm statistics.
+        norm_examples: Largest number of training examples that these statistics are of; 0 for all.
     """
 
     rank: Annotated[int, at_least(2)] = 20
     draws: Positive = 30
+    norm_examples: NonNegative = added(0)  # noqa: RUF009
 
     continues: ClassVar[bool] = False
 
@@ -103,7 +105,7 @@ class SWAG(SWA):
         """Return the Gaussian with the batch-norm statistics of each draw; the model is left with the mean."""
         distribution = gaussian_of(collected, self.rank)
         makers = [lambda k=k: distribution.draw(draw_generator(context.seed, k)) for k in range(self.draws)]
-        buffers = refresh_draws(model, makers, context)
+        buffers = refresh_draws(model, makers, context, self.norm_examples)
         varying = {*distribution.mean, *buffers[0]}
         fixed = {name: tensor.cpu() for name, tensor in state_of(model).items() if name not in varying}
         _put(model, distribution.mean)
@@ -122,9 +124,9 @@ class SWAG(SWA):
         """Return the size of mean, variance and deviations, whatever the number of draws."""
         return 2.0 + min(self.rank, schedule.snapshots(epochs))
 
-    def passes(self, model: Model) -> int:
-        """Return one per draw if batch-norm needs it."""
-        return self.draws if batch_norm_layers(model) else 0
+    def passes(self, model: Model, examples: int) -> float:
+        """Return one per draw over the examples of its statistics, if batch-norm needs it."""
+        return self.draws * normalised_share(self.norm_examples, examples) if batch_norm_layers(model) else 0
 
 
 def gaussian_of(collected: Collected, rank: int) -> LowRankGaussian:

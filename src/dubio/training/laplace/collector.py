@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from dubio.core.errors import UserError
-from dubio.core.specs import part
-from dubio.core.validate import Positive, PositiveFloat
+from dubio.core.specs import added, part
+from dubio.core.validate import NonNegative, Positive, PositiveFloat
 from dubio.inference.augmentation import Views
 from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian, StoredLaplace
 from dubio.networks.network import Model
@@ -48,6 +48,7 @@ class Laplace(Collector):
         scale: Factor of the deviations; by default chosen on validation, one value without random views of the
             examples and one with them.
         damping: How the prior enters Kronecker factors: ``exact``, or split between them with the factor π (``pi``).
+        norm_examples: Largest number of training examples that the batch-norm statistics of a draw are of; 0 for all.
     """
 
     structure: Structure = "kron"
@@ -55,6 +56,7 @@ class Laplace(Collector):
     prior: Prior = "marginal-likelihood"
     scale: PositiveFloat | None = None
     damping: Damping = "exact"
+    norm_examples: NonNegative = added(0)  # noqa: RUF009
 
     continues: ClassVar[bool] = False
 
@@ -86,7 +88,8 @@ class Laplace(Collector):
         named = dict(model.named_parameters())
         point = {name: named[name].detach().cpu().clone() for block in curvature.blocks for name in block.matrix.names}
         gaussian = LaplaceGaussian(point, curvature.blocks, prior=1.0)
-        trials = Trials(model, context, refreshes=not self.structure.startswith("last-"))
+        refreshes = not self.structure.startswith("last-")
+        trials = Trials(model, context, refreshes=refreshes, norm_examples=self.norm_examples)
         prior = self._prior(gaussian, trials, context)
         gaussian = replace(gaussian, prior=prior.value)
         plain = self._scale(gaussian, trials, None)
@@ -114,11 +117,11 @@ class Laplace(Collector):
         """Return the size of the weights and their curvature, whatever the number of draws."""
         return STORED[self.structure]
 
-    def passes(self, model: Model) -> int:
+    def passes(self, model: Model, examples: int) -> float:
         """Return one forward and the backward passes, each counted twice; with batch-norm also those for statistics."""
         if self.structure.startswith("last-"):
             return 1
-        return 1 + 2 * backward_passes(model) + Trials.passes(model, self.draws)
+        return 1 + 2 * backward_passes(model) + Trials.passes(model, self.draws, self.norm_examples, examples)
 
     def _prior(self, gaussian: LaplaceGaussian, trials: Trials, context: FinishContext) -> Minimum:
         """Return δ, and whether its search ended at a bound."""

@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from dubio.core.errors import TrainingFailed, UserError
 from dubio.inference.augmentation import Views
-from dubio.inference.batches import LabelledRows
 from dubio.inference.laplace import Block, LaplaceDraws, LaplaceGaussian
 from dubio.inference.predictor import load_state
 from dubio.inference.samples import state_of
 from dubio.inference.weight_draws import WeightDraws, draw_generator
 from dubio.networks.network import Model
-from dubio.training.batch_norm import batch_norm_layers, refresh_draws
+from dubio.training.batch_norm import batch_norm_layers, normalised_share, refresh_draws
 from dubio.training.collectors import FinishContext
 from dubio.training.validation import posterior_nll
 
@@ -143,7 +140,7 @@ TRIAL_DRAWS = 10
 """Weight draws for each value; always the same ones, so that values differ in nothing else."""
 
 TRIAL_EXAMPLES = 512
-"""Training examples for batch-norm statistics during the search; afterwards all of them are used."""
+"""Training examples for batch-norm statistics during the search."""
 
 TRIED = 9
 """Approximate number of scales that are tried, for cost estimates."""
@@ -152,48 +149,50 @@ TRIED = 9
 class Trials:
     """Draws around a model's weights, and their validation loss."""
 
-    def __init__(self, model: Model, context: FinishContext, *, refreshes: bool) -> None:
+    def __init__(self, model: Model, context: FinishContext, *, refreshes: bool, norm_examples: int = 0) -> None:
         """Prepare draws around the model's present weights.
 
         Args:
             model: With its weights; :meth:`reset` restores them.
             context: Data, device, seed.
             refreshes: Whether random weights come before batch-norm, so that each draw needs its own statistics.
+            norm_examples: Largest number of training examples that the statistics of the final draws are of; 0 for all.
         """
         self._model, self._context = model, context
         self._start = state_of(model)
         self._refreshes = refreshes and bool(batch_norm_layers(model))
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(context.seed)))
-        rows = np.sort(rng.permutation(len(context.train.encoded))[:TRIAL_EXAMPLES])
-        self._few = LabelledRows(context.train.encoded.take(rows), context.train.labels[rows], context.train.classes)
+        self._norm_examples = norm_examples
 
     @staticmethod
-    def passes(model: Model, draws: int) -> int:
+    def passes(model: Model, draws: int, norm_examples: int, examples: int) -> float:
         """Return the largest number of passes over the training data that a search and the draws take."""
-        return (draws + TRIED * TRIAL_DRAWS) if batch_norm_layers(model) else 0
+        if not batch_norm_layers(model):
+            return 0
+        final, trial = (normalised_share(most, examples) for most in (norm_examples, TRIAL_EXAMPLES))
+        return draws * final + TRIED * TRIAL_DRAWS * trial
 
     def nll(self, gaussian: LaplaceGaussian, views: Views | None) -> float:
         """Return the validation loss of a few pooled draws; not a number where a draw cannot predict."""
-        context, trial = self._context, self._draws(gaussian, TRIAL_DRAWS, self._few, views)
+        context, trial = self._context, self._draws(gaussian, TRIAL_DRAWS, TRIAL_EXAMPLES, views)
         if context.val is None:
             raise UserError("laplace: scale and prior cannot be chosen without validation examples.")
         return posterior_nll(LaplaceDraws(trial), context.val, seed=context.seed, device=context.device)
 
     def draws(self, gaussian: LaplaceGaussian, count: int) -> WeightDraws:
-        """Return ``count`` draws, each with batch-norm statistics of all training examples."""
-        return self._draws(gaussian, count, self._context.train, None)
+        """Return ``count`` draws, each with batch-norm statistics of ``norm_examples`` training examples."""
+        return self._draws(gaussian, count, self._norm_examples, None)
 
     def reset(self) -> None:
         """Restore the model's weights."""
         load_state(self._model, self._start)
 
-    def _draws(self, gaussian: LaplaceGaussian, count: int, data: LabelledRows, views: Views | None) -> WeightDraws:
+    def _draws(self, gaussian: LaplaceGaussian, count: int, most: int, views: Views | None) -> WeightDraws:
         seed = self._context.seed
         buffers: list[dict[str, Tensor]] = [{} for _ in range(count)]
         if self._refreshes:
             makers = [lambda k=k: gaussian.draw(draw_generator(seed, k)) for k in range(count)]
             load_state(self._model, self._start)
-            buffers = refresh_draws(self._model, makers, replace(self._context, train=data))
+            buffers = refresh_draws(self._model, makers, self._context, most)
         varying = gaussian.point.keys() | buffers[0].keys()
         fixed = {name: tensor.cpu() for name, tensor in self._start.items() if name not in varying}
         return WeightDraws(self._model, gaussian, seed, fixed, tuple(buffers), 0, views)
