@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import csv
 import errno
+import os
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from dubio.core.errors import UserError
+from dubio.core.errors import StoreError, UserError
 from dubio.core.predictions import Predictions
 from dubio.deployment import row_files
 from dubio.deployment.model import TOLERANCE, Model
@@ -248,3 +249,28 @@ def test_a_folder_of_images_has_labels_where_folders_are_classes(tmp_path):
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_predicted(model, rows, tmp_path, name, words):
     with pytest.raises(UserError, match=words):
         job(model, rows[0], tmp_path / name, all_samples=True)
+
+
+def test_room_for_joined_arrays_is_taken_before_they_are_mapped(model, rows, tmp_path, monkeypatch):
+    """A map that is written on a full disk ends the process; a file that cannot be allocated is a sentence."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(full), raising=False)
+    work = job(model, rows[0], tmp_path / "p.safetensors", all_samples=True)
+    with pytest.raises(StoreError, match=r"cannot write .*logits\.array': the disk is full"):
+        work.run()
+    assert len([*work.parts.glob("*.safetensors")]) == 7  # finished chunks stay, for the same command
+    monkeypatch.undo()
+    monkeypatch.setattr(row_files, "CHUNK", 16)
+    work.run()
+    facts = (work.parts / "logits.array").stat()
+    assert facts.st_blocks * 512 >= facts.st_size == 3 * 100 * 3 * 4
+
+
+def test_a_damaged_chunk_that_cannot_be_removed_is_a_sentence(model, rows, tmp_path, monkeypatch):
+    work = job(model, rows[0], tmp_path / "p.safetensors")
+    work.run()
+    (work.parts / "000000.safetensors").write_bytes(b"damaged")
+    broken = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(type(tmp_path), "unlink", lambda *_, **__: (_ for _ in ()).throw(broken))
+    with pytest.raises(UserError, match="cannot write .*: the disk reports an error"):
+        work.run()

@@ -8,9 +8,11 @@ file and tables are written block by block: in memory are, of all rows, their na
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +123,8 @@ class PredictionJob:
             ):
                 shutil.rmtree(self.parts)
             make_directories(self.parts)
-        write_file(self.parts / PLAN, content)
-        return {path.name for path in self.parts.glob("*.safetensors") if _is_whole(path)}
+            write_file(self.parts / PLAN, content)
+            return {path.name for path in self.parts.glob("*.safetensors") if _is_whole(path)}
 
     def _joined(self, files: Sequence[Path], *, pooled: bool = False) -> Predictions:
         """Return the predictions of all chunks, or one pooled sample of them; large arrays are one mapped file each."""
@@ -133,8 +135,7 @@ class PredictionJob:
         for name in names:
             values = getattr(first, name)
             shape = (values.shape[0], sum(map(len, chunks)), *values.shape[2:])
-            path = self.parts / f"{name}{'.pooled' if pooled else ''}.array"
-            arrays[name] = np.memmap(path, np.float32, "w+", shape=shape)
+            arrays[name] = _mapped(self.parts / f"{name}{'.pooled' if pooled else ''}.array", shape)
         start = 0
         for chunk in chunks:
             own = pooled_predictions(chunk) if pooled else chunk
@@ -156,6 +157,18 @@ class PredictionJob:
             raise UserError("--samples: a table cannot state the temperature of samples; name a .safetensors file.")
         with writing(self.output), open_atomic(self.output) as sink:
             (_write_csv if suffix == ".csv" else _write_parquet)(sink, predictions, self.all_samples)
+
+
+def _mapped(path: Path, shape: tuple[int, ...]) -> Any:
+    """Return a new array in a mapped file, whose room is taken first.
+
+    A disk that fills up while a map is written ends the process without a word.
+    """
+    with writing(path, StoreError):
+        with path.open("wb") as handle:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle.fileno(), 0, prod(shape) * np.dtype(np.float32).itemsize)
+        return np.memmap(path, np.float32, "r+", shape=shape)
 
 
 def pooled_predictions(predictions: Predictions) -> Predictions:
