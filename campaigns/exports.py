@@ -17,9 +17,17 @@ from dubio.store.maintenance import export
 
 
 def observe_files(folder: Path) -> State:
-    """Return the hash of every exported file; half-made ones aside do not count, they have names of their own."""
-    paths = [path for path in sorted((folder / "out").rglob("*")) if path.is_file() and not is_scratch(path)]
-    return {str(path.relative_to(folder)): digest(path.read_bytes()) for path in paths}
+    """Return the hash of every exported file, and of every folder as one thing.
+
+    Half-made ones aside do not count, they have names of their own; nor do finished chunks of a prediction job.
+    """
+    state: State = {}
+    for entry in sorted((folder / "out").iterdir()) if (folder / "out").is_dir() else ():
+        if not is_scratch(entry) and entry.suffix != ".parts":
+            paths = sorted(path for path in (entry, *entry.rglob("*")) if path.is_file() and not is_scratch(path))
+            contents = (f"{path.relative_to(entry)}\0".encode() + path.read_bytes() for path in paths)
+            state[f"out/{entry.name}"] = digest(*contents)
+    return state
 
 
 def is_scratch(path: Path) -> bool:
@@ -31,20 +39,36 @@ def export_as(name: str) -> Folder:
     """Return an act that exports the runs of a store."""
 
     def act(folder: Path) -> None:
-        shutil.rmtree(folder / "out" / name, ignore_errors=True)  # an export never replaces; tried again, it is anew
-        (folder / "out" / name).unlink(missing_ok=True)
         with Store.open(folder / "store", create=False) as store:
             export(store, store.manifests(), folder / "out" / name)
 
-    return act
+    return anew(name, act)
+
+
+def anew(name: str, act: Folder) -> Folder:
+    """Return an act for a command that never replaces an output: tried again, it begins anew."""
+
+    def begin(folder: Path) -> None:
+        output = folder / "out" / name
+        if output.is_dir():
+            shutil.rmtree(output)
+        elif output.exists():
+            output.unlink()
+        act(folder)
+
+    return begin
 
 
 def command(*arguments: str) -> Folder:
     """Return an act that runs ``dubio`` with these arguments; ``{}`` stands for the folder."""
 
     def act(folder: Path) -> None:
+        import typer
+
         from dubio.__main__ import main
 
+        if not hasattr(typer.main.get_command, "cache_info"):  # building all commands takes half of a case's time
+            typer.main.get_command = lru_cache(typer.main.get_command)
         sys.argv = ["dubio", *(argument.replace("{}", str(folder)) for argument in arguments)]
         main()
 
@@ -115,24 +139,36 @@ def reported_run(folder: Path) -> None:
         (folder / "out" / name).write_bytes(b"what was there before")
 
 
-def write_report(folder: Path) -> None:
-    """Write a report; its page is rendered once for all cases, since rendering takes seconds and touches no file."""
-    from dubio.reporting import page
+def without_rendering(act: Folder) -> Folder:
+    """Return an act whose page is rendered once for all cases.
 
-    if page.render is not _rendered:
-        RENDER.append(page.render)
-        page.render = _rendered
-    command("report", "--store", "{}/store", "--out", "{}/out")(folder)
+    Rendering takes seconds and touches no file, and the threads that draw do not outlive a fork.
+    """
+
+    def write(folder: Path) -> None:
+        from dubio.reporting import page, reported, sheet
+
+        if page.render.__name__ != once.__name__:
+            for name, modules in (("render", (page, reported)), ("render_sheet", (page, sheet))):
+                rendered = once(getattr(page, name))
+                for module in modules:
+                    setattr(module, name, rendered)
+        act(folder)
+
+    return write
 
 
-RENDER: list[Callable[..., str]] = []
-PAGES: list[str] = []
+def once(render: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that renders when it is first called, and answers the same ever after."""
+    page: list[str] = []
 
+    def rendered(*arguments: Any, **options: Any) -> str:
+        if not page:
+            page.append(render(*arguments, **options))
+        return page[0]
 
-def _rendered(report: Any, **options: Any) -> str:
-    if not PAGES:
-        PAGES.append(RENDER[0](report, **options))
-    return PAGES[0]
+    rendered.__name__ = once.__name__
+    return rendered
 
 
 def before_merge(folder: Path) -> None:
@@ -159,7 +195,7 @@ def export_operations() -> list[Operation]:
         "refer apply": (
             before_apply, command("refer", "apply", "{}/policy.json", "{}/mine.npz", "-o", "{}/out/decisions.csv"),
         ),
-        "report": (reported_run, write_report),
+        "report": (reported_run, without_rendering(command("report", "--store", "{}/store", "--out", "{}/out"))),
         "save a torch module": (with_older("fit.safetensors"), save_fit),
         "export a folder": (run_inline, export_as("copy")),
         "export a zip": (run_inline, export_as("copy.zip")),

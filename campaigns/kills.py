@@ -21,14 +21,17 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from campaigns.logged_trainer import FAKE, LOG, TORCH
 from campaigns.operations import observe_store
+from campaigns.pieces import Figures, Piece, total
 from campaigns.shim import IN_MEMORY
 from dubio.reporting.stored_run import open_run
 from dubio.store import Store
@@ -37,8 +40,11 @@ from dubio.store.maintenance import litter
 from dubio.store.verification import verify
 
 Victim = Literal["parent", "worker", "group"]
-PATIENCE = 180.0
-"""Seconds within which a run starts, reaches a fit, or ends; more is a hang."""
+PATIENCE = 600.0
+"""Seconds within which a run starts, reaches a fit, or ends; more is a hang, on a busy machine too."""
+
+KILLS = 8
+"""Kills of a series."""
 
 INTERVALS = {FAKE: 0.0, TORCH: 0.05}
 """Trainer → seconds between checkpoints."""
@@ -109,7 +115,8 @@ class World:
             "DUBIO_TRIAL_TRAINER": self.trainer, "DUBIO_TRIAL_STORE": str(self.store), "OMP_NUM_THREADS": "1",
             "DUBIO_TRIAL_INTERVAL": str(INTERVALS[self.trainer]), "DUBIO_TRIAL_LOG": str(self.folder),
         }  # fmt: skip
-        environment.pop("DUBIO_FAKE_LOG", None)
+        for name in ("DUBIO_FAKE_LOG", "LD_PRELOAD"):
+            environment.pop(name, None)
         if self.trainer == FAKE:
             environment["DUBIO_FAKE_LOG"] = str(self.folder)  # by which it takes the registries over
         command = [sys.executable, "-m", "campaigns.logged_trainer", str(self.store), "2"]
@@ -194,6 +201,17 @@ class Trial:
 
     def run(self, expected: dict[str, str]) -> None:
         """Kill, resume, compare."""
+        try:
+            self.kill_and_resume()
+        finally:
+            for process in self.world.processes() if any(run.poll() is None for run in self.runs) else ():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)  # this campaign was interrupted, or the run hangs
+        self.check_repeats()
+        self.compare(expected)
+
+    def kill_and_resume(self) -> None:
+        """Kill again and again, then let the runs come to their end."""
         self.runs = [self.world.start() for _ in range(self.series.runs)]
         for _ in range(self.series.kills):
             run = self.rng.choice(self.runs)
@@ -211,8 +229,6 @@ class Trial:
                 self.problem("the resumed run does not end well")
         if not ended:
             self.problem("hangs")
-        self.check_repeats()
-        self.compare(expected)
 
     def reach_moment(self, run: subprocess.Popen[bytes]) -> bool:
         """Wait for the moment of a kill: mostly one in which a fit is under way; False if the run has ended."""
@@ -303,39 +319,62 @@ def plan_series(kills: int, torch_share: float) -> Iterator[Series]:
             with_torch += torch_share
             trainer = TORCH if with_torch >= 1 else FAKE
             with_torch -= with_torch >= 1
-            yield Series(number, trainer, runs, victims, min(kills, 8))
+            yield Series(number, trainer, runs, victims, min(kills, KILLS))
             number += 1
 
 
-def reference(folder: Path, trainer: str) -> dict[str, str]:
+def reference(trainer: str) -> Figures:
     """Return the results of an undisturbed run."""
-    world = World(folder / f"undisturbed-{trainer}", trainer)
-    if world.start().wait(PATIENCE * 2):
-        raise RuntimeError((world.folder / "words").read_text()[-2000:])
-    return results(world)
+    with in_memory() as folder:
+        world = World(folder / "world", trainer)
+        if world.start().wait(PATIENCE * 2):
+            raise RuntimeError((world.folder / "words").read_text()[-2000:])
+        return {"trainer": trainer, "state": results(world), "problems": []}
 
 
-def run_campaign(kills: int, seed: int, torch_share: float, only: int | None = None) -> dict[str, Any]:
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """Make a folder in memory, where there is such, for as long as the block runs."""
+    kept_in = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="dubio-kills-", dir=kept_in) as folder:
+        yield Path(folder)
+
+
+def undisturbed_pieces(kills: int, torch_share: float) -> list[Piece]:
+    """Return the undisturbed runs that series are compared with."""
+    trainers = sorted({series.trainer for series in islice(plan_series(kills, torch_share), -(-kills // KILLS))})
+    return [Piece(f"undisturbed, {trainer}", partial(reference, trainer)) for trainer in trainers]
+
+
+def run_kills(
+    kills: int, seed: int, torch_share: float, run: Callable[[list[Piece]], list[Figures]], only: int | None = None
+) -> Figures:
     """Run series until enough kills have hit; return the figures.
 
     Args:
         kills: Kills in all.
         seed: Seed of all random choices.
         torch_share: Share of series whose fits are of torch.
+        run: Runs pieces and returns their figures.
         only: Run this series alone.
     """
-    tally, started = Tally(), time.monotonic()
-    expected: dict[str, dict[str, str]] = {}
-    in_memory = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="dubio-kills-", dir=in_memory) as folder:
-        for series in plan_series(kills, torch_share):
-            if only is not None and series.number != only:
-                continue
-            if series.trainer not in expected:
-                expected[series.trainer] = reference(Path(folder), series.trainer)
-            world = World(Path(folder) / str(series.number), series.trainer)
-            Trial(series, world, seed, tally).run(expected[series.trainer])
-            print(f"seed {seed}, {series}: {dict(tally.kills)}, {tally.problems[-1:]}", flush=True)
-            if sum(tally.kills.values()) >= kills or only is not None:
-                break
-    return {**vars(tally), "seed": seed, "seconds": round(time.monotonic() - started, 1)}
+    planned = plan_series(kills, torch_share)
+    figures: list[Figures] = []
+    expected = {one["trainer"]: one["state"] for one in run(undisturbed_pieces(kills, torch_share))}
+    while (missing := kills - sum(total(figures).get("kills", {}).values())) > 0:
+        chosen = islice(planned, -(-missing // KILLS)) if only is None else islice(planned, only, only + 1)
+        figures += run([
+            Piece(f"kills, seed {seed}, {series}", partial(run_series, series, seed, expected[series.trainer]))
+            for series in chosen
+        ])  # fmt: skip
+        if only is not None:
+            break
+    return total(figures)
+
+
+def run_series(series: Series, seed: int, expected: dict[str, str]) -> Figures:
+    """Run one series; return its figures."""
+    tally = Tally()
+    with in_memory() as folder:
+        Trial(series, World(folder / "world", series.trainer), seed, tally).run(expected)
+    return vars(tally)

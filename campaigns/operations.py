@@ -23,6 +23,7 @@ from tests.store import helpers
 from campaigns.shim import mark
 from dubio.core.errors import CorruptFile, DubioError
 from dubio.core.specs import canonical, to_plain
+from dubio.reporting.report_cache import ReportCache
 from dubio.runner import benchmark_run
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.benchmark_run import PreparedBenchmark
@@ -30,6 +31,7 @@ from dubio.runner.executors import Event, Finished, WorkerOrders
 from dubio.runner.worker import JobRunner
 from dubio.store import Store
 from dubio.store.checkpoints import FitCheckpoint
+from dubio.store.examples import example_files
 from dubio.store.maintenance import ENTRY_KINDS, litter, rebuild_index, remove
 
 State = dict[str, str]
@@ -45,12 +47,14 @@ class Operation(NamedTuple):
         prepare: Fills an empty folder.
         act: What is disturbed.
         observe: Returns what a reader sees.
+        of_trained: Whether it needs the trained run of ``deployments.py``.
     """
 
     name: str
     prepare: Folder
     act: Folder
     observe: Callable[[Path], State]
+    of_trained: bool = False
 
 
 # --- what a reader sees ---------------------------------------------------------------------------------------------
@@ -82,8 +86,11 @@ def observe_store(folder: Path) -> State:
         if (kept := FitCheckpoint(store.layout, cast(Any, None), path.name, 0).load()) is not None:
             tensors = [np.ascontiguousarray(kept["tensors"][name]).tobytes() for name in sorted(kept["tensors"])]
             state[f"checkpoints/{path.name}"] = digest(canonical(to_plain(kept["state"])), *tensors)
-    for path in sorted(store.layout.pictures.glob("*/*.png")):
-        state[f"pictures/{path.name}"] = digest(path.read_bytes())
+    for path in example_files(store.layout):
+        state[f"{path.parent.parent.name}/{path.name}"] = digest(path.read_bytes())
+    for path in store.layout.derived.glob("*.report"):  # its name depends on times of change
+        whole = ReportCache(store, {}).read(path) is not None
+        state[f"derived/{'whole' if whole else path.name}"] = "there" if whole else "damaged"
     if store.layout.index.exists():
         state["index"] = _index(store)
     return state

@@ -15,21 +15,19 @@ was reported as complete before the cut is there, and that the operation, repeat
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaigns.exports import export_operations, run_quietly
+from campaigns.exports import run_quietly
 from campaigns.forks import in_fork
-from campaigns.operations import Operation, store_operations
+from campaigns.operations import Operation
+from campaigns.pieces import Figures, Piece
 from campaigns.shim import Effect, mark, read_record, watching
 from campaigns.system_calls import Trial
 
@@ -249,10 +247,19 @@ def disk_after(past: History, loss: Loss) -> Disk:
 
 @dataclass
 class Tally:
-    """What the campaign has counted: by operation, the moments of a cut, the possible disks, and those checked."""
+    """What the campaign has counted.
+
+    Attributes:
+        cuts: Operation → moments at which the power goes.
+        possible: Operation → disks that are possible then.
+        drawn: Operation → those drawn from them, in a random order.
+        checked: Operation → the different ones among those drawn.
+        problems: What must not happen.
+    """
 
     cuts: dict[str, int] = field(default_factory=dict)
     possible: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)
     checked: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -285,19 +292,9 @@ class PowerTrial(Trial):
 
     def check(self, disk: Disk, marks: Sequence[str]) -> list[str]:
         """Read a possible disk, and repeat the operation on it; return what is wrong."""
-        folder = self.work / "case"
-        shutil.rmtree(folder, ignore_errors=True)
-        disk.lay_out(folder)
-        seen = in_fork(lambda: self.operation.observe(folder))
-        if seen.code:
-            return [f"cannot be read: {seen.words.strip()[-600:]}"]
-        problems = self.differences(seen.value, must_be_new=RETURNED in marks)
-        problems += [
-            f"{key} was complete and is {seen.value.get(key, 'absent')}"
-            for key in marks
-            if key != RETURNED and seen.value.get(key) != self.new[key]
-        ]
-        return problems + self._again(folder)
+        shutil.rmtree(self.work / "case", ignore_errors=True)
+        disk.lay_out(self.work / "case")
+        return self.look(must_be_new=RETURNED in marks, complete=[mark for mark in marks if mark != RETURNED])
 
 
 def _tree(disk: Disk, key: int) -> Any:
@@ -307,38 +304,28 @@ def _tree(disk: Disk, key: int) -> Any:
     return {name: _tree(disk, child) for name, child in node.entries.items()}
 
 
-def run_operation(operation: Operation, work: Path, most: int, rng: random.Random, tally: Tally) -> None:
-    """Cut the power at every moment of one operation, and check the possible disks, at most so many of them."""
-    trial = PowerTrial(operation, work)
-    past = trial.past()
-    possible = [loss for cut in range(past.length + 1) for loss in losses(past, cut, rng)]
-    chosen = sorted(rng.sample(range(len(possible)), min(most, len(possible))))
-    tally.cuts[operation.name] = past.length + 1
-    tally.possible[operation.name], tally.checked[operation.name] = len(possible), len(chosen)
-    for loss in (possible[index] for index in chosen):
-        marks = [text for number, text in past.marks.items() if number < loss.cut]
-        lines = trial.check(disk_after(past, loss), marks)
-        tally.problems += [f"{operation.name}, {loss}: {line}" for line in lines]
-
-
-def main() -> None:
-    """Run the campaign in this process, which must have the library preloaded; write its figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most", type=int, default=10**6, help="disks to check of each operation at most")
-    parser.add_argument("--only", default="", help="only operations whose name matches this regular expression")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figures", type=Path, required=True)
-    options = parser.parse_args()
-    tally, started, rng = Tally(), time.monotonic(), random.Random(options.seed)
+def run_operation(operation: Operation, most: int, seed: int) -> Figures:
+    """Cut the power at every moment of one operation, and check the possible disks, at most so many different ones."""
+    rng, tally = random.Random(f"{seed} {operation.name}"), Tally()
     with tempfile.TemporaryDirectory(prefix="dubio-power-") as folder:
-        for number, operation in enumerate([*store_operations(), *export_operations()]):
-            if re.search(options.only, operation.name):
-                run_operation(operation, Path(folder) / str(number), options.most, rng, tally)
-                seconds = round(time.monotonic() - started, 1)
-                print(f"{operation.name}: {tally.checked[operation.name]} disks, {seconds} s", flush=True)
-                figures = {**vars(tally), "seed": options.seed, "seconds": seconds}
-                options.figures.write_text(json.dumps(figures, indent=1))
+        trial = PowerTrial(operation, Path(folder))
+        past = trial.past()
+        possible = [loss for cut in range(past.length + 1) for loss in losses(past, cut, rng)]
+        rng.shuffle(possible)
+        tally.cuts[operation.name], tally.possible[operation.name] = past.length + 1, len(possible)
+        for drawn, loss in enumerate(possible, 1):
+            marks = [text for number, text in past.marks.items() if number < loss.cut]
+            lines = trial.check(disk_after(past, loss), marks)
+            tally.problems += [f"{operation.name}, {loss}: {line}" for line in lines]
+            tally.drawn[operation.name], tally.checked[operation.name] = drawn, len(trial.looked)
+            if len(trial.looked) == most:
+                break
+    return vars(tally)
 
 
-if __name__ == "__main__":
-    main()
+def power_pieces(operations: Sequence[Operation], most: int, seed: int) -> list[Piece]:
+    """Return the operations as pieces of a campaign."""
+    return [
+        Piece(f"lost power, {operation.name}", partial(run_operation, operation, most, seed))
+        for operation in operations
+    ]

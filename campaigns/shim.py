@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +94,10 @@ def run_preloaded(module: str, arguments: Sequence[str], **variables: str) -> in
         environment |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         if os.access(IN_MEMORY, os.W_OK):
             environment["TMPDIR"] = IN_MEMORY
-        return subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
+        process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
+        while True:
+            with suppress(KeyboardInterrupt):  # the process is interrupted too, and ends in its own time
+                return process.wait()
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from campaigns.kills import LOG, TORCH, Series, Tally, Trial, World, plan_series, run_campaign
+from campaigns.faults import run_faults
+from campaigns.kills import LOG, TORCH, Series, Tally, Trial, World, plan_series
 
 from dubio.store import Store
 from tests.store.helpers import write_fit
 
 
 def test_killed_runs_end_with_the_bits_of_an_undisturbed_one():
-    figures = run_campaign(kills=5, seed=1, torch_share=0.0, only=3)
+    figures = run_faults("--kills", "5", "--seed", "1", "--torch-share", "0", "--series", "3")["kills"]
     assert figures["problems"] == []
     assert figures["series"] == {"the same bits": 1}
     assert figures["of_two"] == sum(figures["kills"].values()) >= 4

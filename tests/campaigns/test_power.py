@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from campaigns.faults import preloaded
+from campaigns.faults import run_faults
 from campaigns.power import Disk, disk_after, history, losses
 from campaigns.shim import Effect
 
@@ -60,7 +60,7 @@ def test_a_file_in_a_new_directory_is_lost_with_the_name_of_the_directory(folder
 
 
 def test_what_dubio_writes_survives_lost_power():
-    only = "a fit$|predictions|checkpoint|create|aside|refer fit"
-    figures = preloaded("campaigns.power", "--most", "15", "--only", only)
+    only = "a fit$|write pred|split|save a checkpoint|create|aside|refer fit$|of a grid|log of a server"
+    figures = run_faults("--disks", "15", "--only", only)["lost power"]
     assert figures["problems"] == []
     assert sum(figures["checked"].values()) > 80
