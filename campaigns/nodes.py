@@ -36,6 +36,9 @@ FITS = 10
 RUN_SECONDS = 600.0
 """Longest time of a run, on a busy machine too; a longer one counts as hanging."""
 
+ATTEMPTS = 3
+"""Attempts at a round: a cluster that Ray cannot start on a busy machine says nothing about a run."""
+
 SMALL_NODE = {"object_store_memory": 80_000_000}
 
 
@@ -222,12 +225,15 @@ def run_alone(seed: int) -> dict[str, Any]:
     """Run one round in a new process; return its figures."""
     environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "TMPDIR")}
     command = [sys.executable, "-m", "campaigns.nodes", "--rounds", "1", "--seed", str(seed)]
-    process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        answer, _ = process.communicate()
-    finally:
-        process.terminate()
-    return dict(json.loads(answer.splitlines()[-1]))
+    for _ in range(ATTEMPTS):
+        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE)
+        try:
+            answer = process.communicate()[0]
+        finally:
+            process.terminate()
+        if answer:
+            return dict(json.loads(answer.splitlines()[-1]))
+    raise RuntimeError(f"Ray did not start a cluster in {ATTEMPTS} attempts.")
 
 
 def run_round(folder: Path, seed: int) -> dict[str, Any]:

@@ -37,6 +37,12 @@ def test_faults_of_every_kind_were_injected(figures):
     assert 0 < figures["folders"]["write a fit"] <= figures["faults"]["write a fit"]
 
 
+def test_a_server_cuts_a_torn_log_off_whatever_interrupts_it():
+    figures = run_faults("--every", "1", "--only", "torn log")["system calls"]
+    assert figures["problems"] == []
+    assert figures["cases"]["EINTR"] > 20
+
+
 def test_a_result_that_is_neither_old_nor_new_is_a_problem_and_equal_folders_are_looked_at_once(tmp_path):
     looks = tmp_path / "looks"
 

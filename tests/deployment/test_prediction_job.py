@@ -272,5 +272,5 @@ def test_a_damaged_chunk_that_cannot_be_removed_is_a_sentence(model, rows, tmp_p
     (work.parts / "000000.safetensors").write_bytes(b"damaged")
     broken = OSError(errno.EIO, "Input/output error")
     monkeypatch.setattr(type(tmp_path), "unlink", lambda *_, **__: (_ for _ in ()).throw(broken))
-    with pytest.raises(UserError, match="cannot write .*: the disk reports an error"):
+    with pytest.raises(UserError, match=r"cannot write .*: the disk reports an error"):
         work.run()

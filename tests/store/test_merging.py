@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import shutil
 
@@ -119,6 +120,31 @@ def test_a_damaged_prediction_is_named_and_left_out(store):
     (damage,) = merge(store("all"), [store("one")]).damaged
     assert (damage.kind, damage.id) == ("predictions", prediction)
     assert prediction not in store("all").ids("predictions")
+
+
+def test_damaged_examples_are_named_and_left_out(store):
+    fill(store("one"), 1)
+    (path,) = store("one").layout.examples.glob("*/*.json")
+    path.write_bytes(path.read_bytes()[:-1])
+    (damage,) = merge(store("all"), [store("one")]).damaged
+    assert (damage.kind, damage.id) == ("examples", f"{'f' * 64}/{path.name}")
+    assert not [*store("all").layout.examples.glob("*/*.json")]
+
+
+def test_examples_that_the_disk_does_not_give_end_the_merge(store, monkeypatch):
+    """The merge succeeded without them, and nobody was told."""
+    fill(store("one"), 1)
+    (path,) = store("one").layout.examples.glob("*/*.json")
+    opened = io.open
+
+    def broken(file, *arguments, **options):
+        if file == path:
+            raise OSError(errno.EIO, "Input/output error", str(file))
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", broken)
+    with pytest.raises(StoreError, match=path.name):
+        merge(store("all"), [store("one")])
 
 
 def test_a_sound_copy_replaces_a_damaged_one(store):

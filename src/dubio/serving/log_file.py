@@ -137,7 +137,7 @@ class LogFile:
 
     def _cut(self, torn: bytes) -> Cut:
         aside = write_file(self.path.with_name(f"{self.path.name}.torn-{self.size}"), torn)
-        self._file.truncate(self.size)
+        os.ftruncate(self._file.fileno(), self.size)  # goes on after an interrupt, which a file's own method does not
         os.fsync(self._file.fileno())
         return Cut(self.size, len(torn), aside)
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
+from dubio.core.files import reading
 from dubio.store.examples import example_files
 from dubio.store.fits import read_fit_record
 from dubio.store.locks import BusyError, storing
@@ -31,7 +33,7 @@ from dubio.store.records import (
     seal,
 )
 from dubio.store.store import Store
-from dubio.store.verification import Damage, check_example, fault_of
+from dubio.store.verification import Damage, Kind, check_example
 
 
 @dataclass
@@ -56,7 +58,7 @@ def merge(target: Store, sources: Sequence[Store]) -> Merged:
 
     Raises:
         UserError: When a store is to be merged into itself.
-        StoreError: When the target cannot be written, or a run is making one of its entries.
+        StoreError: When the target cannot be written, a store cannot be read, or a run is making one of its entries.
     """
     merged = Merged()
     for source in sources:
@@ -69,9 +71,7 @@ def merge(target: Store, sources: Sequence[Store]) -> Merged:
         for name in source.manifests():
             _merge_manifest(target, source, name, merged)
         for path in example_files(source.layout):
-            copy = target.path / path.relative_to(source.path)
-            if not copy.exists() and not fault_of(check_example, path):
-                target.scratch.write_file(copy, path.read_bytes())
+            _merge_example(target, source, path, merged)
     rebuild_index(target)
     return merged
 
@@ -131,11 +131,29 @@ def _merge_manifest(target: Store, source: Store, name: str, merged: Merged) -> 
     except CorruptFile as fault:
         merged.damaged.append(Damage("runs", name, str(fault)))
         return
-    content = (source.layout.manifests / f"{name}.json").read_bytes()
+    content = _content(source.layout.manifests / f"{name}.json")
     path = target.layout.manifests / f"{name}.json"
     there = path.exists()
     if not there:
         target.scratch.write_file(path, content)
-    elif path.read_bytes() != content:
+    elif _content(path) != content:
         merged.conflicts.append(f"run {name}: {_differs(source)}")
     (merged.present if there else merged.copied)["runs"] += 1
+
+
+def _merge_example(target: Store, source: Store, path: Path, merged: Merged) -> None:
+    copy = target.path / path.relative_to(source.path)
+    if copy.exists():
+        return
+    try:
+        check_example(path)
+    except CorruptFile as fault:
+        kind: Kind = "examples" if path.suffix == ".json" else "pictures"
+        merged.damaged.append(Damage(kind, f"{path.parent.name}/{path.name}", str(fault)))
+        return
+    target.scratch.write_file(copy, _content(path))
+
+
+def _content(path: Path) -> bytes:
+    with reading(path, StoreError):
+        return path.read_bytes()
