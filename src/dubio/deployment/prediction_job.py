@@ -160,7 +160,7 @@ class PredictionJob:
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> Any:
-    """Return a new array in a mapped file, whose room is taken first.
+    """Return a new array in a mapped file, whose space on the disk is taken first.
 
     A disk that fills up while a map is written ends the process without a word.
     """
