@@ -11,7 +11,7 @@ prediction the sets are samples of different members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
@@ -318,9 +318,18 @@ class Model(nn.Module):
             examples: Training examples.
             progress: Fraction of all training steps that are done.
         """
-        terms = [term for site in self.sites() if (term := site.penalty(examples)) is not None]
-        terms += [layer.penalty(examples, progress) for layer in self.gaussians()]
-        return torch.stack(terms).sum() if terms else torch.zeros(())
+        return self.penalty_of(examples)(progress)
+
+    def penalty_of(self, examples: int) -> Callable[[float], Tensor]:
+        """Return :meth:`penalty` as a function of the progress, for many steps: the modules are searched once."""
+        filled, layers = [site for site in self.sites() if site.noise is not None], self.gaussians()
+
+        def penalty(progress: float) -> Tensor:
+            terms = [term for site in filled if (term := site.penalty(examples)) is not None]
+            terms += [layer.penalty(examples, progress) for layer in layers]
+            return torch.stack(terms).sum() if terms else torch.zeros(())
+
+        return penalty
 
     def parameter_count(self) -> int:
         """Return the number of trainable parameters."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 import torch
@@ -147,6 +146,7 @@ def _epoch(
     temperature = temperature_value(planned, len(data.encoded), len(batches))
     noise = torch.Generator(device).manual_seed(number(seed, member, "langevin", epoch))
     slots.optimiser.begin_epoch(optimiser, temperature=temperature, examples=len(data.encoded), generator=noise)
+    penalty, parameters = model.penalty_of(len(data.encoded)), list(model.parameters())
     total = 0.0
     for i, rows in enumerate(batches):
         progress = (epoch - 1 + i / len(batches)) / slots.objective.epochs
@@ -157,7 +157,7 @@ def _epoch(
         losses = model.loss(batch, labels)
         if class_weights is not None:
             losses = losses * class_weights(labels)
-        loss = losses.mean() + model.penalty(len(data.encoded), progress)
+        loss = losses.mean() + penalty(progress)
         value = float(loss.detach())
         if not np.isfinite(value):
             where = f"epoch {epoch}, step {i + 1}"
@@ -166,16 +166,15 @@ def _epoch(
         torch.autograd.backward(loss)
         # a clipped gradient is not the gradient of a posterior: where weights are sampled it is not clipped
         if slots.objective.clip and not temperature:
-            _clip(model, slots.objective.clip)
+            _clip(parameters, slots.objective.clip)
         optimiser.step()
         total += value * len(rows)
     return total / len(data.encoded)
 
 
-def _clip(model: Model, most: float) -> None:
+def _clip(parameters: Sequence[Tensor], most: float) -> None:
     """Scale the gradient to the norm ``most`` where it is longer; ``clip_grad_norm_`` would multiply by 1 where not."""
-    parameters = [p for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm([cast(Tensor, p.grad) for p in parameters])
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if not most / (norm + 1e-6) >= 1.0:
         torch.nn.utils.clip_grads_with_norm_(parameters, most, norm)
 
