@@ -38,7 +38,7 @@ LONGEST_EXCERPT = 160
 """Characters of an example in the static table."""
 
 NOT_STORED = "No examples: the run was made with --no-examples, so that nothing of its data is shown."
-NOT_SHOWN = "Examples are stored, but this report was written without them (--no-examples)."
+NOT_SHOWN = "This report was written without examples (--no-examples)."
 
 SHOWN_STATICALLY = {
     "confident wrong": "confident and incorrect",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -190,9 +191,8 @@ def verdict(run: RunView, task: TaskView) -> str:
         return only_sentence(run, task, best)
     if best is None or best not in verdicts:
         return " ".join([unranked_sentence(run, task), *accuracy_sentence(run, task)])
-    if len(verdicts) == 1 and not_compared(run, task):
-        start = f"{run.title(best)} is the only method on {task.key} with a calibrated NLL that can be compared."
-        return " ".join([start, *not_compared(run, task), *accuracy_sentence(run, task)])
+    if len(verdicts) == 1 and not_compared(run, task) and accuracy_sentence(run, task):
+        return " ".join([*accuracy_sentence(run, task), *not_compared(run, task)])
     return " ".join([best_sentence(run, task, RANKED_BY), *not_compared(run, task)])
 
 
@@ -288,8 +288,9 @@ def systems_steps(run: RunView, task: TaskView) -> dict[str, str]:
 
 
 SCORES_CAPTION = (
-    "Mean over runs under the metric and on the test set chosen above (at first the ranking metric, in-domain), with "
-    "the 95 % confidence interval where its variance is known. A baseline far from all methods stands at the edge."
+    "Mean over runs under the metric and on the test set chosen above (at first the ranking metric, or accuracy where "
+    "that compares nothing, in-domain), with the 95 % confidence interval where its variance is known. A baseline far "
+    "from all methods stands at the edge."
 )
 
 FAR = 0.5
@@ -335,7 +336,9 @@ def scores_chart(rows: Rows, styles: Sequence[Style], task: TaskView) -> altair.
     import altair
 
     metrics, split = [str(row["metric"]) for row in rows], task.in_domain.name
-    first = RANKED_BY if RANKED_BY in metrics else metrics[0]
+    finite = Counter(row["metric"] for row in rows if row["split"] == split and isfinite(row["mean"]))
+    compared = [name for name in (RANKED_BY, "accuracy") if finite[name] >= min(2, len(styles))]
+    first = next(iter(compared), metrics[0])
     start = {"metric": first, "split": split, "heading": f"{term(first).title}, in-domain test set"}
     params = [altair.param(name=name, value=value) for name, value in start.items()]
     base = chart_of(rows).transform_filter("datum.metric == metric && datum.split == split")
