@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -20,11 +21,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from campaigns.readers import BY_NAME, READERS, Action, Reader
+from campaigns.reader import Action, Reader
+from campaigns.readers import BY_NAME, READERS
 from campaigns.seeds import Tree
 
 SECONDS = 10.0
 """Time of the processor that a case may use."""
+STARTING = 20
+"""Time of the processor that a command may take beyond that, to start."""
+WALL = 60 * SECONDS
+"""Seconds after which a case counts as a hang even if it uses no processor: a busy machine keeps it waiting."""
 MEGABYTES = 1500
 """Memory that a case may use above the process after imports."""
 REFUSED = 2
@@ -108,9 +114,13 @@ def make_case(seed: int, number: int, only: Sequence[str] = ()) -> Case:
     reader = draw.choices(readers, [item.share for item in readers])[0]
     rng = Random(f"{seed}/{number}/{reader.name}")
     tree, damaged = reader.damage(rng)
+    return Case(number, reader, tree, damaged, rng.choice(usable_actions(reader, tree)))
+
+
+def usable_actions(reader: Reader, tree: Tree) -> list[Action]:
+    """Return the actions of a reader that are about files of this tree."""
     tops = {Path(name).parts[0] for name in tree}
-    usable = [action for action in reader.actions if not isinstance(action, str) or tops & set(action.split())]
-    return Case(number, reader, tree, damaged, rng.choice(usable))
+    return [action for action in reader.actions if not isinstance(action, str) or tops & set(action.split())]
 
 
 def write_tree(tree: Tree, folder: Path) -> None:
@@ -257,7 +267,8 @@ def check_output(path: Path) -> str:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    for place, _, names in os.walk(folder):
+        yield from (os.path.relpath(os.path.join(place, name), folder) for name in names)
 
 
 @contextlib.contextmanager
@@ -327,9 +338,10 @@ def run_as_command(case: Case, folder: Path) -> Outcome:
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=12 * SECONDS,
+            timeout=WALL,
             env=environment,
             check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (STARTING + int(SECONDS), 2 * STARTING)),
         )
     except subprocess.TimeoutExpired:
         shutil.rmtree(folder, ignore_errors=True)

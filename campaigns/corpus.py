@@ -17,8 +17,9 @@ from pathlib import Path
 from campaigns import seeds, store_seeds
 from campaigns.cases import Case, action_title
 from campaigns.mutators.arrays import zip_bomb
-from campaigns.mutators.raw import gzip_bomb
-from campaigns.readers import BY_NAME, Action
+from campaigns.mutators.raw import deflated_zeros, gzip_bomb
+from campaigns.reader import Action
+from campaigns.readers import BY_NAME
 
 FOLDER = Path(__file__).parents[1] / "tests" / "corpus"
 FACTS = "case.json"
@@ -83,7 +84,8 @@ def entry_case(name: str, entry: Entry, folder: Path = FOLDER) -> Case:
         if files:
             kept = [path for path in (folder / name).iterdir() if path.name != FACTS]
             raw = GENERATORS[entry.generator]() if entry.generator else kept[0].read_bytes()
-            return Case(0, reader, {**tree, files[0]: raw}, files[0], action)
+            damaged = {**tree, files[0]: raw}
+            return Case(0, reader, reader.repair(damaged, files[0]) if reader.repair else damaged, files[0], action)
     raise ValueError(f"{name}: no valid file matches {entry.damaged}")
 
 
@@ -109,6 +111,10 @@ GENERATORS: dict[str, Callable[[], bytes]] = {
     "npz of 3 GB, declared as 1 kB": lambda: zip_bomb("x.npy", 3000, 1000),
     "npz of 3 GB of own data": lambda: zip_bomb("x.npy", 3000, 3000 << 20),
     "gzip TSV of 3 GB": lambda: gzip_bomb(seeds.delimited(seeds.own_rows(), "\t"), 3000, b"1"),
+    "gzip JSON Lines of 1 GB of numbers": lambda: gzip_bomb(
+        seeds.json_lines([{"text": "a", "labels": []}]), 500, b"1\n"
+    ),
+    "kept page of 3 GB": lambda: b"\x78\x9c" + deflated_zeros(3000, b"["),
     "Parquet of equal rows": _constant_parquet,
     "manifest of 6,000 runs": _long_manifest,
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 PREDICTIONS = "npz, npy, safetensors, csv, tsv, csv.gz, jsonl, parquet"
 OWN_DATA = "own.csv, own.tsv.gz, own.jsonl, own.parquet, own.npz, images"
-STORE = "manifest, records, checkpoint"
+STORE = "manifest, records, checkpoint, examples"
+ROWS = "rows.csv, rows.jsonl, rows.parquet, rows.npz"
 WRITTEN = "written, never read"
 CODE = "Python that the user asks to run: see SECURITY.md"
 TRUSTED = "a file of dubio itself"
@@ -14,10 +15,8 @@ CACHE = "a cache of dubio, read again from its source where it is damaged"
 WORDS = "words of the command line, not files"
 PROTOCOL = "what dubio's own processes tell each other"
 SECRET = "the operator's own token, of which 4096 bytes are read as text"
-REQUESTS = "requests, which tests/serving/test_web.py sends in every bad form"
-SEALED = "a model's folder, damaged in every file by tests/deployment/test_folder.py"
 
-REASONS = (SEALED, WRITTEN, CODE, TRUSTED, INSTALLED, DOWNLOADED, CACHE, WORDS, PROTOCOL, SECRET, REQUESTS)
+REASONS = (WRITTEN, CODE, TRUSTED, INSTALLED, DOWNLOADED, CACHE, WORDS, PROTOCOL, SECRET)
 
 ARGUMENTS = {
     "systems": PREDICTIONS,
@@ -32,8 +31,8 @@ ARGUMENTS = {
     "labels": "labels, labels.csv",
     "calibration": "recalibration",
     "recalibration": "recalibration",
-    "policy": "policy",
-    "names": "results, results of papers",
+    "policy": "policy, policy of a model",
+    "names": "results, results of papers, pages of files",
     "results": "results, results of papers",
     "benchmark": "benchmark",
     "data": OWN_DATA,
@@ -43,9 +42,9 @@ ARGUMENTS = {
     "stores": STORE,
     "into": STORE,
     "log": "decision log",
-    "model": SEALED,
-    "from_model": SEALED,
-    "rows": OWN_DATA,
+    "model": "model",
+    "from_model": "model",
+    "rows": ROWS,
     "decisions": WRITTEN,
     "token_file": SECRET,
     "file": CODE,
@@ -63,7 +62,7 @@ ARGUMENTS = {
 MODULES = {
     "cli/app.py": WRITTEN,
     "cli/list.py": TRUSTED,
-    "cli/show.py": SEALED,
+    "cli/show.py": "model",
     "core/documents.py": "policy, recalibration, benchmark, jsonl, own.jsonl",
     "core/files.py": WRITTEN,
     "core/npz.py": "npz, own.npz, cifar arrays",
@@ -79,14 +78,14 @@ MODULES = {
     "formats/safetensors.py": "safetensors, fit file",
     "methods/encoding_cache.py": "encoder",
     "methods/fitting.py": PROTOCOL,
-    "metrics/metric.py": WORDS,
+    "metrics/metric.py": "options",
     "reporting/manifest_view.py": TRUSTED,
     "reporting/page.py": TRUSTED,
-    "reporting/report_cache.py": CACHE,
+    "reporting/report_cache.py": "kept pages",
     "reporting/stored_run.py": STORE,
     "runner/benchmark_file.py": "benchmark",
     "runner/executors.py": PROTOCOL,
-    "runner/overrides.py": WORDS,
+    "runner/overrides.py": "options",
     "runner/ray_cluster.py": PROTOCOL,
     "runner/ray_executor.py": PROTOCOL,
     "runner/ray_node.py": PROTOCOL,
@@ -95,7 +94,7 @@ MODULES = {
     "serving/guard.py": SECRET,
     "serving/log_file.py": "decision log",
     "serving/queue_page.py": TRUSTED,
-    "serving/web.py": REQUESTS,
+    "serving/web.py": "requests",
     "statistics/result_files.py": "results, results of papers",
     "store/": STORE,
     "studies/published_numbers.py": TRUSTED,

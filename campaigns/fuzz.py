@@ -9,6 +9,7 @@ hang. Case and seed determine the bytes: ``--case 1234`` runs one again and says
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import resource
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from campaigns.cases import SECONDS, Case, Outcome, make_case, run_as_command, run_case
+from campaigns.cases import SECONDS, WALL, Case, Outcome, make_case, run_as_command, run_case, usable_actions
 from campaigns.corpus import entry_case, read_entries, write_entry
 from campaigns.forks import processor_seconds
 from campaigns.readers import BY_NAME
@@ -38,8 +39,6 @@ MOST_UNPACKED = "250MB"
 """The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
 KEPT = 3
 """Failures of one kind that are written as entries of a corpus."""
-WALL = 12 * SECONDS
-"""Seconds after which a case counts as a hang even if it uses no processor."""
 
 
 def load_dubio() -> None:
@@ -62,6 +61,8 @@ def load_dubio() -> None:
     for reader in BY_NAME.values():
         reader.trees()
     app.app = get_command(app.app)  # type: ignore[assignment]  # typer builds it again for every command
+    gc.collect()
+    gc.freeze()  # else every collection in a fork copies the pages of all these objects
 
 
 def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path) -> Iterator[Outcome]:
@@ -198,6 +199,25 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
     return "\n".join([*lines, f"{len(outcomes)} cases in {seconds:.0f} s"])
 
 
+def run_valid(folder: Path) -> int:
+    """Run every command and function on files that are not damaged; print those that fail, and return 1 if one does."""
+    cases = [
+        Case(0, reader, tree, next(iter(tree)), action)
+        for reader in BY_NAME.values()
+        for tree in reader.trees()
+        for action in usable_actions(reader, tree)
+    ]
+    bad = 0
+    for case, outcome in zip(cases, run_cases(range(len(cases)), cases.__getitem__, folder / "cases"), strict=True):
+        if outcome.failure or outcome.exit != 0:
+            bad += 1
+            print(
+                f"{case.reader.name}: {case.title}: exit {outcome.exit} {outcome.failure} {outcome.details}", flush=True
+            )
+    print(f"{len(cases)} commands and functions on valid files, {bad} failed")
+    return int(bad > 0)
+
+
 def run_corpus(folder: Path) -> int:
     """Run every entry of the corpus and print its outcome; return 1 when one failed."""
     entries = read_entries()
@@ -221,6 +241,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
+    parser.add_argument("--valid", action="store_true", help="Run every command once on files that are not damaged.")
     parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
     return parser.parse_args(arguments)
 
@@ -261,6 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=str(folder / "cache"), DUBIO_MAX_UNPACKED=MOST_UNPACKED)
     try:
         load_dubio()
+        if options.valid:
+            return run_valid(folder)
         return run_corpus(folder) if options.corpus else run_campaign(options, folder / "cases")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from random import Random
 
 from campaigns import reading, seeds, store_seeds
 from campaigns.corpus_seeds import jsonl_corpora, photographs, text_corpora
+from campaigns.model_readers import MODEL_READERS
 from campaigns.mutators import Mutator, either
 from campaigns.mutators.arrays import (
     mutate_npy,
@@ -33,78 +29,8 @@ from campaigns.mutators.pictures import (
 )
 from campaigns.mutators.raw import any_bytes, gzipped
 from campaigns.mutators.tables import mutate_table
+from campaigns.reader import Reader, about, chained, once, resealed
 from campaigns.seeds import Tree
-
-Action = str | Callable[[Path], object]
-"""A command line of dubio, or a function of the case's folder; either reads the damaged file."""
-
-
-@dataclass(frozen=True)
-class Reader:
-    """One kind of file that dubio reads.
-
-    Attributes:
-        name: Its name.
-        trees: Makes the valid files; one of the trees is damaged in a case.
-        damaged: Patterns of the files that may be damaged, with the mutator of each.
-        actions: Commands (words separated by spaces; OUT is a new file) and functions, one of which a case runs.
-        share: How often it is drawn, relative to the others.
-        writes: Whether its commands may change the folder beside what they write to OUT.
-    """
-
-    name: str
-    trees: Callable[[], list[Tree]]
-    damaged: tuple[tuple[str, Mutator], ...]
-    actions: tuple[Action, ...]
-    share: float = 1.0
-    writes: bool = False
-
-    def damage(self, rng: Random) -> tuple[Tree, str]:
-        """Return the files of a case, and the one that was damaged."""
-        tree = dict(rng.choice(self.trees()))
-        matching = [
-            (pattern, mutator) for pattern, mutator in self.damaged if any(fnmatch(name, pattern) for name in tree)
-        ]
-        pattern, mutator = rng.choice(matching)
-        name = rng.choice([name for name in tree if fnmatch(name, pattern)])
-        change = any_bytes if rng.random() < 0.15 else mutator
-        tree[name] = change(rng, tree[name])
-        return tree, name
-
-
-def resealed(mutator: Mutator) -> Mutator:
-    """Return a mutator that often gives the damaged record of a store a right seal again, as its author could."""
-
-    def mutate(rng: Random, raw: bytes) -> bytes:
-        from dubio.core.errors import DubioError
-        from dubio.store.records import seal
-
-        damaged = mutator(rng, raw)
-        if rng.random() < 0.3:
-            return damaged
-        try:
-            return seal(json.loads(damaged))
-        except (ValueError, TypeError, AttributeError, RecursionError, DubioError):
-            return damaged
-
-    return mutate
-
-
-def chained(mutator: Mutator) -> Mutator:
-    """Return a mutator of one frame of a log that gives it, and all after it, right checksums, as its author could."""
-
-    def mutate(rng: Random, raw: bytes) -> bytes:
-        payloads = [line[33:] for line in raw.splitlines()]
-        index = rng.randrange(len(payloads))
-        payloads[index] = mutator(rng, payloads[index])
-        previous, lines = b"0" * 32, []
-        for payload in payloads:
-            previous = sha256(previous + payload).hexdigest()[:32].encode()
-            lines.append(previous + b" " + payload + b"\n")
-        return b"".join(lines)
-
-    return mutate
-
 
 PLAIN = (
     "evaluate {} --json --replicates 5",
@@ -141,10 +67,6 @@ ARRAYS = (
 )
 
 
-def _about(path: str, *commands: str) -> tuple[str, ...]:
-    return tuple(command.replace("{}", path) for command in commands)
-
-
 def _beside(path: str, *contents: bytes) -> list[Tree]:
     """Return trees of a file of predictions and the files that the commands need beside it."""
     made = seeds.referral_files()
@@ -161,18 +83,7 @@ def _predictions(
     share: float = 1.0,
     commands: tuple[str, ...] = PLAIN,
 ) -> Reader:
-    return Reader(name, _once(lambda: _beside(path, *contents())), ((path, mutator),), _about(path, *commands), share)
-
-
-def _once(make: Callable[[], list[Tree]]) -> Callable[[], list[Tree]]:
-    kept: list[list[Tree]] = []
-
-    def trees() -> list[Tree]:
-        if not kept:
-            kept.append(make())
-        return kept[0]
-
-    return trees
+    return Reader(name, once(lambda: _beside(path, *contents())), ((path, mutator),), about(path, *commands), share)
 
 
 def _made(*names: str) -> Callable[[], list[Tree]]:
@@ -183,12 +94,12 @@ def _made(*names: str) -> Callable[[], list[Tree]]:
         rows = {name: made["two.npz" if name == "screening.json" else "cal.npz"] for name in names}
         return [{"damaged.json": made[name], "rows.npz": rows[name]} for name in names]
 
-    return _once(trees)
+    return once(trees)
 
 
 def _own(ending: str, content: Callable[[], bytes], mutator: Mutator) -> Reader:
     path = f"own{ending}"
-    commands = _about(
+    commands = about(
         path,
         "data check {} --text text --label label",
         "data check {} --label label --features age,dose --json",
@@ -198,7 +109,7 @@ def _own(ending: str, content: Callable[[], bytes], mutator: Mutator) -> Reader:
         "data check {} --text text --label site --novel auto",
         "data check {} --label label --features age --label-separator ;",
     )
-    return Reader(f"own{ending}", _once(lambda: [{path: content()}]), ((path, mutator),), commands)
+    return Reader(f"own{ending}", once(lambda: [{path: content()}]), ((path, mutator),), commands)
 
 
 def _corpora() -> list[Tree]:
@@ -219,7 +130,7 @@ def _results() -> list[Tree]:
 MUTATE_OWN_JSON = either(mutate_json_lines, any_bytes, chances=(5, 1))
 RECORDED = store_seeds.store_tree
 
-READERS = (
+FILE_READERS = (
     _predictions("npz", "mine.npz", seeds.predictions_npz, mutate_zip, 2),
     _predictions("npz of samples", "mine.npz", seeds.sampled_npz, mutate_zip, 1, SAMPLED),
     _predictions("npz of several labels", "mine.npz", seeds.multilabel_npz, mutate_zip, 0.5, SEVERAL_LABELS),
@@ -250,7 +161,7 @@ READERS = (
     _predictions("parquet", "mine.parquet", lambda: [seeds.parquet_predictions()], mutate_parquet, 2),
     Reader(
         "policy",
-        _made("risk.json", "capacity.json", "group.json", "screening.json"),
+        _made("risk.json", "capacity.json", "group.json", "screening.json", *seeds.GRID),
         (("damaged.json", mutate_json),),
         (
             "refer apply damaged.json rows.npz -o OUT.csv --json",
@@ -260,7 +171,7 @@ READERS = (
     ),
     Reader(
         "decision log",
-        _once(lambda: [seeds.decision_log()]),
+        once(lambda: [seeds.decision_log()]),
         (("log/*.log", chained(mutate_json)),),
         (reading.read_register,),
         writes=True,
@@ -277,18 +188,18 @@ READERS = (
     ),
     Reader(
         "results",
-        _once(lambda: [{"results.csv": seeds.RESULTS["long.csv"].encode()}]),
+        once(lambda: [{"results.csv": seeds.RESULTS["long.csv"].encode()}]),
         (("results.csv", mutate_table),),
         ("compare results.csv --metric nll --json", "compare results.csv --metric nll --round 2 --seed-col seed"),
     ),
     Reader(
         "results of papers",
-        _once(_results),
+        once(_results),
         (("results*", mutate_table),),
         tuple(
             command
             for ending in (".csv", ".md", ".tex")
-            for command in _about(
+            for command in about(
                 f"results{ending}",
                 "compare {} --metric accuracy --json",
                 "compare {} --metric score --better score=higher",
@@ -297,14 +208,14 @@ READERS = (
     ),
     Reader(
         "benchmark",
-        _once(lambda: [{"tiny.toml": seeds.BENCHMARK, "own.csv": seeds.delimited(seeds.own_rows())}]),
+        once(lambda: [{"tiny.toml": seeds.BENCHMARK, "own.csv": seeds.delimited(seeds.own_rows())}]),
         (("tiny.toml", mutate_toml),),
         ("run tiny.toml --dry-run --json", "run tiny.toml --preset small --dry-run"),
         2,
     ),
     Reader(
         "manifest",
-        _once(lambda: [RECORDED()]),
+        once(lambda: [RECORDED()]),
         (("store/runs/*.json", resealed(mutate_json)), ("store/store.json", mutate_json)),
         (
             "store ls --store store",
@@ -320,7 +231,7 @@ READERS = (
     ),
     Reader(
         "pages of a store",
-        _once(lambda: [RECORDED()]),
+        once(lambda: [RECORDED()]),
         (("store/runs/*.json", resealed(mutate_json)), ("store/*/*/record.json", resealed(mutate_json))),
         (
             "compare --store store --json",
@@ -332,7 +243,7 @@ READERS = (
     ),
     Reader(
         "records",
-        _once(lambda: [RECORDED()]),
+        once(lambda: [RECORDED()]),
         (
             ("store/*/*/record.json", resealed(mutate_json)),
             ("store/*/*/spec.json", mutate_json),
@@ -355,33 +266,33 @@ READERS = (
     ),
     Reader(
         "checkpoint",
-        _once(lambda: [RECORDED()]),
+        once(lambda: [RECORDED()]),
         (("store/checkpoints/*/latest.json", mutate_json), ("store/checkpoints/*/*.safetensors", mutate_safetensors)),
         (reading.load_checkpoint, "store verify --store store", "store gc --store store"),
         writes=True,
     ),
     Reader(
         "fit file",
-        _once(lambda: [{"fit.safetensors": raw} for raw in store_seeds.module_fits().values()]),
+        once(lambda: [{"fit.safetensors": raw} for raw in store_seeds.module_fits().values()]),
         (("fit.safetensors", mutate_safetensors),),
         (reading.load_fit,),
     ),
     Reader(
         "encoder",
-        _once(lambda: [{"encoder.json": raw} for raw in store_seeds.encoders()]),
+        once(lambda: [{"encoder.json": raw} for raw in store_seeds.encoders()]),
         (("encoder.json", mutate_json),),
         (reading.load_encoder,),
     ),
     Reader(
         "images",
-        _once(lambda: [seeds.image_folder()]),
+        once(lambda: [seeds.image_folder()]),
         (("pictures/*/*", mutate_png),),
         ("data check pictures", "data check pictures --size 8 --json"),
         1.5,
     ),
     Reader(
         "own.npz",
-        _once(
+        once(
             lambda: [
                 {"own.npz": raw}
                 for raw in (
@@ -400,55 +311,55 @@ READERS = (
     ),
     Reader(
         "cifar python",
-        _once(lambda: [seeds.cifar_files()["python"]]),
+        once(lambda: [seeds.cifar_files()["python"]]),
         (("cifar/*", mutate_pickle),),
         ("data check cifar10 --data-dir cifar", partial(reading.read_cifar, "cifar")),
         writes=True,
     ),
     Reader(
         "cifar binary",
-        _once(lambda: [seeds.cifar_files()["binary"]]),
+        once(lambda: [seeds.cifar_files()["binary"]]),
         (("cifar/*", any_bytes),),
         (partial(reading.read_cifar, "cifar"),),
         0.3,
     ),
     Reader(
         "cifar arrays",
-        _once(lambda: [seeds.cifar_files()["arrays"]]),
+        once(lambda: [seeds.cifar_files()["arrays"]]),
         (("cifar10.npz", mutate_zip),),
         (partial(reading.read_cifar, "cifar10.npz"),),
     ),
-    Reader("idx", _once(lambda: [seeds.cifar_files()["idx"]]), (("images.gz", mutate_idx),), (reading.read_idx,), 0.5),
+    Reader("idx", once(lambda: [seeds.cifar_files()["idx"]]), (("images.gz", mutate_idx),), (reading.read_idx,), 0.5),
     Reader(
         "fundus",
-        _once(lambda: [seeds.fundus_folder()]),
+        once(lambda: [seeds.fundus_folder()]),
         (("aptos/train.csv", mutate_table), ("aptos/train_images/*", mutate_png)),
         ("data check retina --data-dir aptos --size 64",),
         writes=True,
     ),
     Reader(
         "xlsx",
-        _once(lambda: [{"labels.xlsx": seeds.sheet()}]),
+        once(lambda: [{"labels.xlsx": seeds.sheet()}]),
         (("labels.xlsx", mutate_sheet),),
         (reading.read_sheet,),
         0.7,
     ),
     Reader(
         "tar",
-        _once(lambda: [{"data.tar.gz": seeds.tar_gz()}]),
+        once(lambda: [{"data.tar.gz": seeds.tar_gz()}]),
         (("data.tar.gz", mutate_tar),),
         (partial(reading.extract, "data.tar.gz"),),
     ),
     Reader(
         "zip",
-        _once(lambda: [{"data.zip": seeds.archive_zip()}]),
+        once(lambda: [{"data.zip": seeds.archive_zip()}]),
         (("data.zip", mutate_archive),),
         (partial(reading.extract, "data.zip"),),
         0.5,
     ),
     Reader(
         "corpora",
-        _once(_corpora),
+        once(_corpora),
         (
             ("*.json", mutate_json),
             ("*.csv", mutate_table),
@@ -466,7 +377,7 @@ READERS = (
     ),
     Reader(
         "imagenet",
-        _once(lambda: [photographs()]),
+        once(lambda: [photographs()]),
         (("imagenet/val/val_labels.txt", any_bytes), ("imagenet/*.JPEG", mutate_png)),
         (reading.read_imagenet,),
         0.5,
@@ -482,4 +393,5 @@ READERS = (
     ),
 )
 
+READERS = (*FILE_READERS, *MODEL_READERS)
 BY_NAME: dict[str, Reader] = {reader.name: reader for reader in READERS}

@@ -178,6 +178,7 @@ def referral_files() -> Tree:
             "refer fit cal.npz --capacity 0.2 -o capacity.json",
             "refer fit cal.npz --max-risk 0.4 --group group -o group.json",
             "refer fit two.npz --sensitivity 0.6 -o screening.json",
+            "refer fit cal.npz --targets 0.4,0.5 -o grid.folder",
             "calibrate fit cal.npz -o temperature.json",
             "calibrate fit cal.npz --method vector -o vector.json",
             "calibrate fit cal.npz --method isotonic -o isotonic.json",
@@ -191,6 +192,10 @@ def referral_files() -> Tree:
         _write_own_format(folder / "own.safetensors")
 
     return _written(write)
+
+
+GRID = ("grid.folder/risk-0.4-cal.json", "grid.folder/risk-0.5-cal.json")
+"""Policies of one family."""
 
 
 def decision_log() -> Tree:

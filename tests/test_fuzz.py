@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import typing
+from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
@@ -82,6 +83,18 @@ def test_most_cases_differ_from_the_valid_file(name):
 def campaign(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "campaigns.fuzz", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+
+
+def test_every_command_succeeds_on_files_that_are_not_damaged():
+    done = campaign("--valid")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_every_pattern_names_a_file(name):
+    files = [path for tree in BY_NAME[name].trees() for path in tree]
+    for pattern, _ in BY_NAME[name].damaged:
+        assert any(fnmatch(path, pattern) for path in files), pattern
 
 
 def test_no_damaged_file_breaks_dubio(tmp_path):

@@ -94,3 +94,12 @@ def test_table_refuses_other_widths_and_infinity() -> None:
         encoder.encode(examples(np.zeros((2, 4))))
     with pytest.raises(UserError, match="row 1, column 2"):
         encoder.encode(examples(np.array([[0, 0, 0], [0, 0, np.inf]])))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [1e39, -1e308])
+def test_table_refuses_numbers_that_single_precision_cannot_hold(number: float) -> None:
+    encoder = fit_encoder(TableEncoding(), examples(np.array([[0.0, 1.0], [2.0, 3.0]])))
+    with pytest.raises(UserError, match=r"row 1, column 0 .* single precision; given"):
+        encoder.encode(examples(np.array([[0.0, 1.0], [number, np.nan]])))
+    encoder.encode(examples(np.array([[1e37, np.nan]])))

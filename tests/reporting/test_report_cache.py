@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,30 @@ def test_published_definitions_are_not_scored_twice(trained_run: dubio.Run, buil
     assert "MC dropout" in str(run)
     assert len(run.results.scores) > 0
     assert len(builds) <= max(count, 1)
+
+
+def kept(path: Path, *, files: dict[str, str], padding: int = 0) -> Path:
+    document = json.dumps({"files": files, "terminal": []}).encode() + b" " * padding
+    path.write_bytes(zlib.compress(document, 9))
+    return path
+
+
+def test_a_kept_report_writes_only_into_the_folder_of_the_report(trained_run: dubio.Run, tmp_path: Path) -> None:
+    cache = ReportCache(opened(trained_run).source, trained_run.manifest)
+    good = cache.read(kept(tmp_path / "a.report", files={"report.html": "<p>"}))
+    assert good is not None
+    assert dict(good.files) == {"report.html": "<p>"}
+    for name in ("../outside.html", str(tmp_path / "outside.html"), "..", "a/b.html", ""):
+        assert cache.read(kept(tmp_path / "b.report", files={name: "<p>"})) is None
+
+
+def test_a_kept_report_that_unpacks_to_more_than_any_report_is_made_again(
+    trained_run: dubio.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_cache, "LARGEST", 1 << 20, raising=False)
+    cache = ReportCache(opened(trained_run).source, trained_run.manifest)
+    assert cache.read(kept(tmp_path / "a.report", files={"report.html": "<p>"}, padding=1 << 19)) is not None
+    assert cache.read(kept(tmp_path / "b.report", files={"report.html": "<p>"}, padding=1 << 20)) is None
+    whole = (tmp_path / "a.report").read_bytes()
+    (tmp_path / "c.report").write_bytes(whole[:-3])
+    assert cache.read(tmp_path / "c.report") is None

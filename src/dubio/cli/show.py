@@ -9,6 +9,7 @@ import typer
 
 from dubio.cli.options import STORE, JsonOption, StoreOption
 from dubio.cli.output import print_json, print_table
+from dubio.core.errors import BadFile
 
 
 def show(
@@ -42,7 +43,10 @@ def _show_model(folder: Path, *, as_json: bool) -> None:
         classes = content.fits[0].spec["task"]["classes"]
         print_json({"kind": "model", "classes": classes, **{name: encode(getattr(content, name)) for name in fields}})
     else:
-        typer.echo((folder / CARD).read_text("utf-8").rstrip())
+        try:
+            typer.echo((folder / CARD).read_text("utf-8").rstrip())
+        except UnicodeDecodeError as fault:
+            raise BadFile(f"{str(folder / CARD)!r} is not text in UTF-8: {fault}.") from fault
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -149,12 +149,16 @@ class TableEncoder(JsonFields):
         """Return standardised columns, missing values at the training mean.
 
         Raises:
-            UserError: For another number of columns than in training.
+            UserError: For another number of columns than in training, or a number too far from those of training.
         """
         values = _values(examples.inputs)
         if values.shape[1] != len(self.mean):
             raise UserError(f"rows must have {len(self.mean)} columns, as in training; given {values.shape[1]}.")
-        standard = (values - np.array(self.mean)) / np.array(self.deviation)
+        with np.errstate(over="ignore"):
+            standard = (values - np.array(self.mean)) / np.array(self.deviation)
+        for row, column in np.argwhere(np.abs(standard) > np.finfo(np.float32).max):
+            raise UserError(f"row {row}, column {column} must be a number whose distance from the training mean can be "
+                            f"computed in single precision; given {values[row, column]:g}.")  # fmt: skip
         return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
 
 

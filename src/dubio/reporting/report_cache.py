@@ -37,6 +37,9 @@ from dubio.store.predictions import members_of
 MOST = 8
 """Reports of a store that are kept for reuse; the oldest go first."""
 
+LARGEST = 256 << 20
+"""Bytes of a kept report; one that unpacks to more is damaged."""
+
 PACKAGES = ("numpy", "scipy", "altair", "vl-convert-python", "jinja2")
 
 BLOCKS: Mapping[str, type[TerminalBlock]] = {"table": Table, "card": Card, "text": Text}
@@ -84,9 +87,16 @@ class ReportCache:
     def read(self, path: Path) -> ReportTexts | None:
         """Return a report; None where there is none, or where its file is damaged."""
         with suppress(OSError, zlib.error, DubioError, KeyError, TypeError, ValueError):
-            document = parse_json(zlib.decompress(path.read_bytes()), str(path))
+            unpacking = zlib.decompressobj()
+            content = unpacking.decompress(path.read_bytes(), LARGEST)
+            if not unpacking.eof:
+                raise ValueError("cut off, or larger than any report")
+            document = parse_json(content, str(path))
             blocks = tuple(decode(BLOCKS[kind], block) for kind, block in document["terminal"])
-            return ReportTexts(decode(dict[str, str], document["files"]), blocks)
+            texts = decode(dict[str, str], document["files"])
+            if any(name in ("", ".", "..") or Path(name).name != name for name in texts):
+                raise ValueError("a name that leads out of the folder of the report")
+            return ReportTexts(texts, blocks)
         return None
 
     def write(self, path: Path, texts: ReportTexts) -> None:

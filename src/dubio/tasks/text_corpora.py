@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -253,8 +253,9 @@ def _read_json_lines(parts: Mapping[str, str], lower: bool, path: Path) -> list[
     return [_document(row, f"{path.name}, line {line}", parts, label) for line, row in _json_lines(path)]
 
 
-def _json_lines(path: Path) -> list[tuple[int, Any]]:
-    rows, number = [], 1
+def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield number and content of each line; one at a time, so that the first that is no document ends the reading."""
+    number = 1
     try:
         stream: BinaryIO = open_gzip(path) if path.suffix == ".gz" else path.open("rb")
         with stream, io.TextIOWrapper(stream, encoding="utf-8") as file:
@@ -262,10 +263,9 @@ def _json_lines(path: Path) -> list[tuple[int, Any]]:
                 if number > MOST_LINES:
                     raise ValueError(f"more than {MOST_LINES:,} lines")
                 if line.strip():
-                    rows.append((number, parse_json(line, "the line")))
+                    yield number, parse_json(line, "the line")
     except (OSError, ValueError) as fault:
         raise BadFile(f"{path.name}, line {number}: not JSON lines: {fault}.") from fault
-    return rows
 
 
 def _document(row: Any, reference: str, parts: Mapping[str, str], label: Callable[[str], str]) -> Document:
