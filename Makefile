@@ -100,7 +100,7 @@ CASES ?= 100000
 EXAMPLES ?= 2000
 SEED ?= 0
 fuzz: $(DEV)
-	$(BIN)/python -m campaigns.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
+	$(BIN)/python -m campaigns.fuzz --valid --cases $(CASES) --seed $(SEED) --jobs 2
 	$(BIN)/python -m campaigns.store_machine --examples $(EXAMPLES) --seed $(SEED)
 
 docs: $(DOCS)

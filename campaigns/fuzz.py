@@ -241,7 +241,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
-    parser.add_argument("--valid", action="store_true", help="Run every command once on files that are not damaged.")
+    parser.add_argument("--valid", action="store_true", help="Before that, run every command once on files that are not damaged.")
     parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
     return parser.parse_args(arguments)
 
@@ -282,9 +282,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=str(folder / "cache"), DUBIO_MAX_UNPACKED=MOST_UNPACKED)
     try:
         load_dubio()
-        if options.valid:
-            return run_valid(folder)
-        return run_corpus(folder) if options.corpus else run_campaign(options, folder / "cases")
+        if options.corpus:
+            return run_corpus(folder)
+        bad = run_valid(folder) if options.valid else 0
+        return bad or run_campaign(options, folder / "cases")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,9 +5,10 @@ that reach the changed lines, the quickest first, until one fails, and lists the
 that means the same as the original, or whose difference nobody could observe, is explained in
 ``campaigns/mutants.toml``; an explanation that fits no survivor of a complete run is named: the list stays true.
 
-The tests run once unchanged, with a trace of the lines that each of them reaches. After that one process is forked per
-mutant: it inherits everything that is imported, exchanges the code of the changed function in place, and calls pytest.
-A change that takes effect on import (a constant, a default, a decorator) is tried in a fresh process instead.
+The tests are collected once and run once unchanged, with a trace of the lines that each of them reaches. After that one
+process is forked per mutant: it inherits the collected tests and everything that is imported, exchanges the code of the
+changed function in place, and runs the tests. A change that takes effect on import (a constant, a default, a decorator)
+is tried in the fork of a process that has imported other packages, but nothing of dubio.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ import io
 import json
 import os
 import random
+import select
 import signal
+import socket
 import sys
 import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from campaigns.forks import processor_seconds
 from campaigns.mutations import Mutation, mutations
@@ -48,6 +53,19 @@ TESTS: dict[str, tuple[str, ...]] = {
     "metrics": ("tests/metrics", "tests/scenarios/test_every_name.py"),
 }
 """Package → the tests that answer for it."""
+
+WARM = (
+    "numpy",
+    "scipy.stats",
+    "scipy.optimize",
+    "sklearn.linear_model",
+    "pandas",
+    "torch",
+    "pyarrow",
+    "hypothesis",
+    "rich.table",
+)
+"""Packages that a process has imported before a mutant is tried in a fork of it."""
 
 SLACK, LEAST_SECONDS = 8.0, 20.0
 """A mutant has this many times the time of the unchanged tests before it counts as hanging, and at least this long.
@@ -83,19 +101,29 @@ class Reach:
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
 
-class _Tracer:
-    """A pytest plugin that notes which lines of some files each test runs."""
+class _Session:
+    """A pytest plugin that notes which lines of some files each test runs, and then has the mutants tried."""
 
-    def __init__(self, files: set[str], reach: Reach) -> None:
-        self._files, self._reach, self._test = files, reach, ""
+    def __init__(self, files: set[str], reach: Reach, then: Callable[[_Session], None]) -> None:
+        self._files, self._reach, self._then, self._test = files, reach, then, ""
+        self._items: dict[str, pytest.Item] = {}
+        self._functions: dict[str, list[FunctionType]] = {}
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._test, started = item.nodeid, time.perf_counter()
-        sys.settrace(self._enter)
-        yield
-        sys.settrace(None)
-        self._reach.seconds[item.nodeid] = time.perf_counter() - started
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._items = {item.nodeid: item for item in session.items}
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            self._test, started = item.nodeid, time.process_time()
+            sys.settrace(self._enter)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            sys.settrace(None)
+            self._reach.seconds[item.nodeid] = time.process_time() - started
+        if not session.testsfailed:
+            for function in gc.get_objects():
+                if isinstance(function, FunctionType) and function.__code__.co_filename in self._files:
+                    self._functions.setdefault(function.__code__.co_filename, []).append(function)
+            self._then(self)
+        return True
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self._line(frame, event, argument) if frame.f_code.co_filename in self._files else None
@@ -106,11 +134,23 @@ class _Tracer:
         self._reach.importers.setdefault(path, set()).add(self._test)
         return self._line
 
+    def run(self, module: CodeType, tests: Sequence[str], folder: Path) -> int:
+        """Exchange the code of a file, and run tests until one fails; 0 where none does."""
+        if not exchange_code(module, self._functions.get(module.co_filename, ())):
+            return NOT_CHANGED
+        items = [self._items[test] for test in tests]
+        items[0].config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]  # the children's files apart
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            if any(report.failed for report in runtestprotocol(item, nextitem=following, log=False)):
+                return 1
+        return 0
+
 
 def _pytest(arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
-    """Run pytest in this process without a word."""
+    """Run pytest in this process without a word; output is captured in memory, which forks do not share."""
+    fixed = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=sys"]
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        code = int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments], plugins=list(plugins)))
+        code = int(pytest.main([*fixed, *arguments], plugins=list(plugins)))
     if code and plugins:
         sys.exit(f"the unchanged tests fail:\n{output.getvalue()[-3000:]}")
     return code
@@ -126,16 +166,15 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
             yield from _functions(constant)
 
 
-def exchange_code(module: CodeType) -> int:
-    """Give every function of a file the code that a new compilation has for it; return how many were exchanged."""
+def exchange_code(module: CodeType, functions: Iterable[FunctionType]) -> int:
+    """Give functions of a file the code that a new compilation has for them; return how many were exchanged."""
     fresh = {(code.co_qualname, code.co_firstlineno): code for code in _functions(module)}
     count = 0
-    for item in gc.get_objects():
-        if isinstance(item, FunctionType) and item.__code__.co_filename == module.co_filename:
-            code = fresh.get((item.__code__.co_qualname, item.__code__.co_firstlineno))
-            if code is not None and len(code.co_freevars) == len(item.__code__.co_freevars):
-                item.__code__ = code
-                count += 1
+    for item in functions:
+        code = fresh.get((item.__code__.co_qualname, item.__code__.co_firstlineno))
+        if code is not None and len(code.co_freevars) == len(item.__code__.co_freevars):
+            item.__code__ = code
+            count += 1
     return count
 
 
@@ -193,6 +232,34 @@ def run_as_mutant(path: Path, source: str, tests: Sequence[str]) -> int:
     return _pytest(["-x", *tests])
 
 
+class _Importer:
+    """A process that has imported other packages and nothing of dubio: mutants that act on import run in its forks."""
+
+    def __init__(self) -> None:
+        self._pipe, other = socket.socketpair()
+        if not os.fork():
+            self._serve(other)
+        other.close()
+
+    def _serve(self, pipe: socket.socket) -> None:
+        self._pipe.close()
+        for name in WARM:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        for name in [name for name in sys.modules if name.split(".")[0] in ("dubio", "tests")]:
+            del sys.modules[name]
+        os.chdir(ROOT)
+        for line in pipe.makefile():
+            path, source, tests, seconds = json.loads(line)
+            outcome = in_child(lambda own=(Path(path), source, tests): run_as_mutant(*own), seconds)  # type: ignore[misc]
+            pipe.sendall(outcome.encode() + b"\n")
+        os._exit(0)
+
+    def outcome(self, path: Path, source: str, tests: Sequence[str], seconds: float) -> Outcome:
+        self._pipe.sendall(json.dumps([str(path), source, list(tests), seconds]).encode() + b"\n")
+        return cast(Outcome, self._pipe.makefile().readline().strip())
+
+
 # The campaign.
 
 
@@ -214,25 +281,33 @@ class Figures:
 
 
 def campaign(
-    package: str, *, share: float, seed: int, jobs: int, files: Sequence[str], again: Sequence[str], longest: float
-) -> Figures:
+    package: str, importers: Sequence[_Importer], *, share: float, seed: int, files: Sequence[str],
+    again: Sequence[str], longest: float,
+) -> Figures:  # fmt: skip
     """Make the mutants of a package and try them."""
     started = time.monotonic()
     paths = [path for path in sorted((SOURCE / package).glob("*.py")) if not files or path.stem in files]
-    reach = Reach()
-    _pytest(TESTS[package], [_Tracer({str(path) for path in paths}, reach)])
+    reach, say = Reach(), partial(print, file=os.fdopen(os.dup(1), "w"), flush=True)  # pytest keeps standard output
     trees = {path: mutations(path) for path in paths}
     chosen = [mutation for _, mutants in trees.values() for mutation in mutants if _drawn(mutation, share, seed)]
     if again:
         chosen = [mutation for mutation in chosen if mutation.key(ROOT) in again]
-    print(f"{package}: {len(chosen)} mutants, {len(reach.seconds)} tests", flush=True)
     outcomes: Counter[str] = Counter()
     survivors: list[str] = []
-    for mutation, outcome in _tried(chosen, trees, reach, jobs, longest):
-        outcomes[outcome] += 1
-        if outcome in ("survived", "not reached"):
-            survivors.append(mutation.key(ROOT))
-            print(f"  {outcome}: {mutation.key(ROOT)} (line {mutation.line})", flush=True)
+
+    def try_all(session: _Session) -> None:
+        say(
+            f"{package}: {len(chosen)} mutants, {len(reach.seconds)} tests, {time.monotonic() - started:.0f} s to trace"
+        )
+        for mutation, outcome in _tried(chosen, _Trial(session, trees, reach, longest), importers):
+            outcomes[outcome] += 1
+            if outcome in ("survived", "not reached"):
+                survivors.append(mutation.key(ROOT))
+                say(f"  {outcome}: {mutation.key(ROOT)} (line {mutation.line})")
+            if sum(outcomes.values()) % 100 == 0:
+                say(f"  {dict(outcomes)} after {time.monotonic() - started:.0f} s")
+
+    _pytest(TESTS[package], [_Session({str(path) for path in paths}, reach, try_all)])
     explanations = tomllib.loads(EXPLANATIONS.read_text("utf-8")).get(package, {})
     unused = [key for key in explanations if key not in survivors]
     if share == 1 and not files and not again and unused:
@@ -246,63 +321,64 @@ def _drawn(mutation: Mutation, share: float, seed: int) -> bool:
 
 
 def _tried(
-    chosen: Sequence[Mutation], trees: Mapping[Path, tuple[ast.Module, object]], reach: Reach, jobs: int, longest: float
+    chosen: Sequence[Mutation], trial: _Trial, importers: Sequence[_Importer]
 ) -> Iterator[tuple[Mutation, Outcome]]:
-    """Yield the mutants with their outcomes; ``jobs`` processes share them."""
-    pipes = []
-    for worker in range(jobs):
+    """Yield the mutants with their outcomes; a process for each importer shares them."""
+    pipes = {}
+    for worker, importer in enumerate(importers):
         reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
+        if not (child := os.fork()):
             os.close(reader)
-            for index in range(worker, len(chosen), jobs):
-                outcome = _try(chosen[index], trees[chosen[index].path][0], reach, longest)
-                os.write(writer, json.dumps([index, outcome]).encode() + b"\n")
+            for index in range(worker, len(chosen), len(importers)):
+                os.write(writer, json.dumps([index, trial.outcome(chosen[index], importer)]).encode() + b"\n")
             os._exit(0)
         os.close(writer)
-        pipes.append((child, reader))
-    for child, reader in pipes:
-        with os.fdopen(reader) as lines:
-            for line in lines:
+        pipes[reader] = (child, os.fdopen(reader))
+    while pipes:
+        for reader in select.select(list(pipes), [], [])[0]:
+            child, lines = pipes[reader]
+            if line := lines.readline():
                 index, outcome = json.loads(line)
                 yield chosen[index], outcome
-        os.waitpid(child, 0)
+            else:
+                os.waitpid(child, 0)
+                del pipes[reader]
 
 
-def _try(mutation: Mutation, tree: ast.Module, reach: Reach, longest: float) -> Outcome:
-    tests: list[str] = []
-    total = 0.0
-    for test in reach.of(mutation):
-        if tests and total + reach.seconds[test] > longest:
-            break
-        tests.append(test)
-        total += reach.seconds[test]
-    if not tests:
-        return "not reached"
-    with mutation.applied():
-        module = compile(tree, str(mutation.path), "exec")
-        source = ast.unparse(tree)
+@dataclass(frozen=True)
+class _Trial:
+    """What a process needs to try mutants."""
 
-    def in_place() -> int:
-        return _pytest(["-x", *tests]) if exchange_code(module) else NOT_CHANGED
+    session: _Session
+    trees: Mapping[Path, tuple[ast.Module, object]]
+    reach: Reach
+    longest: float
 
-    def on_import() -> int:
-        with tempfile.TemporaryFile() as file:
-            file.write(source.encode())
-            file.seek(0)
-            os.dup2(file.fileno(), 0)
-        os.chdir(ROOT)
-        module = "campaigns.mutants"
-        os.execv(sys.executable, [sys.executable, "-m", module, "--as-mutant", str(mutation.path), *tests])
-
-    return in_child(in_place if mutation.function else on_import, max(LEAST_SECONDS, SLACK * total))
+    def outcome(self, mutation: Mutation, importer: _Importer) -> Outcome:
+        """Run the tests that reach a mutant, within the time that is spent on one."""
+        tests: list[str] = []
+        total = 0.0
+        for test in self.reach.of(mutation):
+            if tests and total + self.reach.seconds[test] > self.longest:
+                break
+            tests.append(test)
+            total += self.reach.seconds[test]
+        if not tests:
+            return "not reached"
+        tree, seconds = self.trees[mutation.path][0], max(LEAST_SECONDS, SLACK * total)
+        with mutation.applied():
+            module = compile(tree, str(mutation.path), "exec")
+            source = ast.unparse(tree)
+        if not mutation.function:
+            return importer.outcome(mutation.path, source, tests, seconds)
+        with tempfile.TemporaryDirectory() as folder:
+            return in_child(lambda: self.session.run(module, tests, Path(folder)), seconds)
 
 
 def main() -> None:
     """Run the campaign from the command line."""
     parser = argparse.ArgumentParser(prog="campaigns.mutants", description="Mutation testing of dubio's packages.")
     parser.add_argument("packages", nargs="*", default=[])
-    parser.add_argument("--as-mutant", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--share", type=float, default=1.0, help="share of the mutants to try, drawn by hash")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -311,15 +387,14 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=20.0, help="seconds of unchanged tests per mutant")
     parser.add_argument("--figures", type=Path, help="write the figures to this file, as JSON")
     options = parser.parse_args()
-    if options.as_mutant:
-        sys.exit(run_as_mutant(Path(options.as_mutant), sys.stdin.read(), options.packages))
     packages = options.packages or list(TESTS)
     if unknown := sorted(set(packages) - set(TESTS)):
         parser.error(f"packages are {', '.join(TESTS)}; given: {', '.join(unknown)}")
     figures = []
+    importers = [_Importer() for _ in range(options.jobs)]
     for package in packages:
         result = campaign(
-            package, share=options.share, seed=options.seed, jobs=options.jobs, longest=options.longest,
+            package, importers, share=options.share, seed=options.seed, longest=options.longest,
             files=[name for name in options.files.split(",") if name],
             again=[key for row in json.loads(options.again.read_text("utf-8")) for key in row["survivors"]]
             if options.again else (),

@@ -37,7 +37,7 @@ from dubio.store.predictions import members_of
 MOST = 8
 """Reports of a store that are kept for reuse; the oldest go first."""
 
-LARGEST = 256 << 20
+LARGEST = 64 << 20
 """Bytes of a kept report; one that unpacks to more is damaged."""
 
 PACKAGES = ("numpy", "scipy", "altair", "vl-convert-python", "jinja2")
