@@ -241,7 +241,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
-    parser.add_argument("--valid", action="store_true", help="Before that, run every command once on files that are not damaged.")
+    parser.add_argument("--valid", action="store_true", help="First, every command on valid files.")
     parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
     return parser.parse_args(arguments)
 

@@ -13,6 +13,7 @@ from campaigns.mutators import Mutator
 from campaigns.mutators.arrays import mutate_safetensors, mutate_zip
 from campaigns.mutators.documents import HOSTILE_NUMBERS, HOSTILE_TEXTS, mutate_json, mutate_json_lines
 from campaigns.mutators.parquet import mutate_parquet
+from campaigns.mutators.pictures import mutate_png
 from campaigns.mutators.raw import any_bytes, deflated_zeros
 from campaigns.mutators.tables import mutate_table
 from campaigns.reader import Reader, about, once
@@ -59,6 +60,12 @@ def renamed_examples(tree: Tree, damaged: str) -> Tree:
         return tree
     fresh = str(Path(damaged).with_name(f"{sha256(tree[damaged]).hexdigest()}.json"))
     return {fresh if path == damaged else path: raw for path, raw in tree.items()}
+
+
+def _with_pictures(tree: Tree) -> Tree:
+    """Return a store that also has a picture as earlier versions stored it."""
+    folders = {Path(path).parent.name for path in tree if path.startswith("store/examples/")}
+    return {**tree, **{f"store/pictures/{name}/1.png": seeds.png() for name in folders}}
 
 
 def _rows(ending: str, mutator: Mutator, *inputs: str) -> Reader:
@@ -114,8 +121,8 @@ MODEL_READERS = (
     ),
     Reader(
         "examples",
-        once(lambda: [store_seeds.store_tree()]),
-        (("store/examples/*/*.json", mutate_json),),
+        once(lambda: [_with_pictures(store_seeds.store_tree())]),
+        (("store/examples/*/*.json", mutate_json), ("store/pictures/*", mutate_png)),
         (reading.read_examples, "store verify --store store", "store gc --store store --unreferenced"),
         0.7,
         writes=True,

@@ -134,9 +134,9 @@ def system_policy() -> Tree:
 def requests() -> list[Tree]:
     """Return bodies of requests: rows to predict, probabilities, labels."""
     rows = [{"id": row["id"], "row": {name: row[name] for name in FEATURES}} for row in model_rows("table", 4)]
-    sampled = [{"probabilities": [{"no": 0.3, "yes": 0.7}] * 3, "row": {"note": "seen"}}, *rows[:1]]
-    labels = [{"id": "known", "label": "yes"}, {"id": "known", "label": None}]
-    bodies = [*({"rows": own} for own in (rows, sampled)), *labels]
+    sampled: list[Any] = [{"probabilities": [{"no": 0.3, "yes": 0.7}] * 3, "row": {"note": "seen"}}, *rows[:1]]
+    labels: list[Any] = [{"id": "known", "label": "yes"}, {"id": "known", "label": None}]
+    bodies: list[dict[str, Any]] = [{"rows": rows}, {"rows": sampled}, *labels]
     return [{"label.json" if "label" in own else "decide.json": json.dumps(own).encode()} for own in bodies]
 
 

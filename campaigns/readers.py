@@ -251,7 +251,6 @@ FILE_READERS = (
             ("store/*/*/*.safetensors", mutate_safetensors),
             ("store/failures/*", mutate_json),
             ("store/index.sqlite", any_bytes),
-            ("store/pictures/*", mutate_png),
         ),
         (
             "store ls --store store",

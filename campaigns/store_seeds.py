@@ -25,6 +25,7 @@ def write_store(path: Path) -> None:
     from campaigns.seeds import png
     from dubio.core.types import Examples, Kind, Split
     from dubio.store import Store
+    from dubio.store.maintenance import rebuild_index
 
     classes = ["healthy", "ill"]
     kinds: tuple[tuple[str, Kind], ...] = (("test", "id"), ("elsewhere", "shift"))
@@ -43,6 +44,7 @@ def write_store(path: Path) -> None:
         store.write_failure("f" * 64, {"id": "f" * 64, "what": "fit", "task": "screening", "error": "it failed"})
         store.write_examples(splits[0].fingerprint, {0: png()})
         store.checkpoint("c" * 64).save({"w": np.zeros(3, np.float32)}, {"epoch": 1}, {"first": {"w": np.ones(3)}})
+        rebuild_index(store)
 
 
 def _write_single(store: Any, splits: list[Any], seed: int, member: int) -> tuple[str, str]:
