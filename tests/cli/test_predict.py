@@ -62,6 +62,7 @@ def test_rows_unlike_the_run_are_warned_of(model, texts_csv, tmp_path):
         (("--method", "mc-dropout", "--task", "other"), "texts"),
         (("--method", "mc-dropout", "--policy", "p.json"), "--decisions"),
         (("--method", "mc-dropout", "--decisions", "d.csv"), "no policy"),
+        (("--method", "mc-dropout", "--decisions", "./p.csv"), "is the file of --output"),
     ],
 )
 def test_what_does_not_fit_is_refused(texts_run, texts_csv, tmp_path, monkeypatch, words, refusal):

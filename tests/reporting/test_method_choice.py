@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import dubio
 from dubio.core.predictions import Predictions
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.method_choice import deployment_commands, supported_method
+from dubio.reporting.method_choice import deployment_commands, stored_name, supported_method
 from tests.reporting.helpers import run_with, task_view
 
 CLEAR = {"deterministic": (0.50, 0.51, 0.49), "deep-ensemble": (0.30, 0.31, 0.29)}
@@ -61,3 +63,14 @@ def test_the_policy_of_the_commands_is_one_that_the_calibration_split_allows(err
     source = SimpleNamespace(read_predictions=lambda *names: predictions.with_checked(kind="cal"))
     vars(own).update(manifest=replace(own.manifest, runs=runs), source=source)  # beside the costs that it holds
     assert deployment_commands(own, task, "run")["Export a model"].endswith(goal)
+
+
+def test_commands_name_the_run_in_full_beside_others_that_begin_alike(texts_run, tmp_path):
+    folder = shutil.copytree(texts_run.store, tmp_path / "store")
+    (name,) = dubio.open_store(folder).manifests()
+    view = dubio.open_run(name, store=folder).built.run
+    store = view.source
+    store.write_manifest({**store.manifest(name), "runs": []}, "0" * 8)
+    assert len(store.manifests()) == 2
+    assert stored_name(view) == name != view.manifest.name
+    assert stored_name(run_of(CLEAR, task_view("a", 2))) == "made"

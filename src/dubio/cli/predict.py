@@ -65,7 +65,9 @@ def predict(
     load_plugins(plugin)
     check_output(output, rows, policy)
     if decisions is not None:
-        check_output(decisions, rows, policy, output, option="--decisions")
+        check_output(decisions, rows, policy, option="--decisions")
+        if decisions.resolve() == output.resolve():
+            raise UserError(f"--decisions {str(decisions)!r} is the file of --output; name another file.")
     choices = {"task": task, "network": network, "seed": seed}
     model, notes = open_model(run, method, store, choices, device)
     chosen = _policy(policy, model, decisions, force)

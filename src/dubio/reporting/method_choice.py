@@ -21,6 +21,7 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import PREDICTED, RunView
 from dubio.reporting.wording import listed, named_few, number, seconds
+from dubio.store import Store
 
 MAX_RISK = 0.05
 """The error of the retained in commands that are filled in."""
@@ -55,6 +56,16 @@ def deployment_commands(run: RunView, task: TaskView, name: str, *, store: str =
         "Export a model": f"dubio export {chosen} -o model{goal}",
         "Serve it": f"dubio serve model{'' if goal else ' --refer-all'}",
     }
+
+
+def stored_name(run: RunView) -> str:
+    """Return the name under which commands find a run in its store; the beginning of it where there is no store."""
+    beginning, ids = run.manifest.name, {own.id for own in run.manifest.runs}
+    if not isinstance(run.source, Store):
+        return beginning
+    names = [name for name in run.source.manifests() if name.startswith(f"{beginning}-")]
+    own = [name for name in names if {stored["id"] for stored in run.source.manifest(name)["runs"]} == ids]
+    return own[0] if len(own) == 1 else beginning
 
 
 def _goal(run: RunView, task: TaskView, method: str) -> str:

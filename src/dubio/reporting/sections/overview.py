@@ -15,7 +15,7 @@ from dubio.reporting.charts import Rows, chart_of, method_colour, method_row, to
 from dubio.reporting.leaderboard import leader, metric_phrase, not_compared, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
-from dubio.reporting.method_choice import deployment_commands
+from dubio.reporting.method_choice import deployment_commands, stored_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Definitions, Figure, Section, Text, section
@@ -267,7 +267,7 @@ def next_steps(run: RunView, task: TaskView) -> Definitions:
         chosen = ", ".join(map(repr, (task.key, best, task.of_kind("cal")[0].name)))
         steps["Fit a referral policy"] = f"dubio.fit_risk_policy({opened}.predictions({chosen}), max_risk=0.05)"
     if not manifest.parts:
-        steps |= deployment_commands(run, task, manifest.name)
+        steps |= deployment_commands(run, task, stored_name(run))
     runs = " ".join(f"--run {shlex.quote(name)}" for name in names) if manifest.parts else shlex.quote(names[0])
     steps["Figures for a paper"] = f"dubio report {runs} --figures figures"
     steps["Scores in Python"] = f"{opened}.to_frame()"
