@@ -5,6 +5,7 @@ import pytest
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import pool_members
+from dubio.core.registry import METHODS
 from dubio.core.types import Examples, Split
 from dubio.deployment.model import TOLERANCE, near_threshold
 from dubio.methods import predictor
@@ -57,7 +58,8 @@ def test_a_row_has_the_same_samples_alone_and_in_any_batch(inputs, method, argum
             assert part.scores.keys() == whole.scores.keys()
             for name, score in part.scores.items():  # beyond 1 the tolerance is relative
                 np.testing.assert_allclose(score, whole.scores[name][chosen], atol=TOLERANCE, rtol=TOLERANCE)
-    assert whole.member.max() + 1 == len(model.fits)
+    inside = getattr(METHODS.make(method, **arguments), "sets", 1)  # members inside one network
+    assert whole.member.max() + 1 == inside * len(model.fits)
 
 
 @pytest.mark.parametrize(("inputs", "method"), [("text", "deterministic"), ("table", "deep-ensemble")])
