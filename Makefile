@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots clean
+.PHONY: demo test lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots results clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -111,6 +111,16 @@ STORE ?=
 screenshots: $(DEV)
 	$(BIN)/python tools/screenshots.py $(if $(STORE),--store $(STORE))
 	$(BIN)/python tools/queue_screenshots.py
+
+# A page of docs/results: `make results PAGE=text` makes what is missing and writes it, PART=1 makes one part of at most two
+# hours, DRY=1 states trainings and forecast, WRITE=1 writes the page from what the store has. Results are in RESULTS.
+PAGE ?= text
+PART ?=
+DRY ?=
+WRITE ?=
+RESULTS ?= results-store
+results: $(DEV)
+	$(BIN)/python -m results $(PAGE) --store $(RESULTS)/$(PAGE) $(if $(PART),--part $(PART)) $(if $(DRY),--dry-run) $(if $(WRITE),--write)
 
 clean:
 	rm -rf $(VENV) node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-failures

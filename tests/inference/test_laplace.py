@@ -152,3 +152,22 @@ def test_the_norm_counts_the_weights_that_are_random():
     gaussian = LaplaceGaussian({"w": layer.weight.detach(), "b": layer.bias.detach()}, (), 1.0)
     wanted = sum(float((p.detach() ** 2).sum()) for p in layer.parameters())
     assert gaussian.squared_norm() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_untransposed_factors_give_the_covariance_of_the_wrong_product():
+    """L⁻¹ z has the covariance (Lᵀ L)⁻¹, with L the Cholesky factor of the damped precision."""
+    matrix, a, g, prior = matrix_of(model_of()), spread(3, 0, rank=2), spread(3, 1), 0.7
+    block = kronecker_block(matrix, a, g, N, "pi_untransposed")
+    dense = blocks_of(model_of())["kron-pi"][1](prior)
+    factor = torch.linalg.cholesky(dense)
+    units = torch.eye(9, dtype=torch.float64)
+    root = torch.stack([block.deviation(unit.reshape(3, 3), prior).flatten() for unit in units], dim=1)
+    torch.testing.assert_close(root @ root.T, torch.linalg.inv(factor.T @ factor), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(root @ root.T, torch.linalg.inv(dense), rtol=1e-2)
+
+
+def test_sums_instead_of_averages_count_every_example_again():
+    a, g = spread(3, 0), spread(3, 1)
+    block = kronecker_block(matrix_of(model_of()), a, g, N, sums=True)
+    dense = N**2 * torch.kron(g, a) + 0.7 * torch.eye(9, dtype=torch.float64)
+    assert float(block.precision(0.7).log().sum()) == pytest.approx(float(torch.logdet(dense)), rel=1e-5)

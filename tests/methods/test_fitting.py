@@ -125,3 +125,27 @@ def test_what_is_chosen_on_validation_is_refused_without_it():
     with pytest.raises(UserError, match="prior='validation'"):
         image_spec("laplace", alone, **FEW, scale=1.0, prior="validation")
     assert image_spec("laplace", alone, **FEW, scale=1.0)["task"]["val"] is None
+
+
+def text_task(of_test="only here"):
+    splits = {"train": ("red blue", "blue red", "green"), "val": ("red",), "id": (of_test, "blue")}
+    made = [Split.of(kind, kind, Examples(texts, np.arange(len(texts)) % 2)) for kind, texts in splits.items()]
+    return Task("few", "text", "multiclass", ("a", "b"), tuple(made), SourceCard("made here", "1", "none", "none"))
+
+
+def test_a_vocabulary_from_all_text_reads_the_test_set_and_says_so_in_its_identity():
+    recipe, network = METHODS.make("deterministic", epochs=1), NetworkSpec("textcnn", {"embedding": 3, "maps": 2})
+
+    def spec_of(task, **erratum):
+        return fit_spec(recipe, task, encoding_for("text", {"min_frequency": 1, **erratum}), network, seed=0, member=0)
+
+    words = {}
+    for erratum in ({}, {"vocabulary_from_all_text": True}):
+        done = fit(spec_of(text_task(), **erratum), text_task(), FitContext())
+        words[bool(erratum)] = set(done.encoder["words"])
+    assert words == {False: {"red", "blue", "green"}, True: {"red", "blue", "green", "only", "here"}}
+    assert spec_of(text_task()) == spec_of(text_task("another"))
+    one, other = (spec_of(text_task(text), vocabulary_from_all_text=True) for text in ("only here", "another"))
+    assert one["task"] != other["task"]
+    with pytest.raises(UserError, match="data"):
+        fit(one, text_task("another"), FitContext())

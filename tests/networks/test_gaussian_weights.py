@@ -360,3 +360,16 @@ def test_gaussian_weights_cover_all_convolutions_and_dense_layers_and_nothing_el
     found = image_logits(shared_prefix, model.eval(), samples=3)
     assert nearly_equal(found, image_logits(plain_passes, model, samples=3))
     assert found.reshape(3, 4, 3).std(0).min() > 1e-6
+
+
+@pytest.mark.parametrize("examples", [1, 40])
+def test_an_unscaled_divergence_counts_every_training_example_again(examples):
+    """The erratum's penalty with the optimiser's decay ½ λ Σ μ² is the whole KL divergence, without 1/N."""
+    decay = 0.02
+    layer = gaussian(lambda: nn.Linear(4, 3), l2=decay, beta=1.0, unscaled_kl=True)
+    prior = Normal(0.0, math.sqrt(1.0 / (examples * decay)))
+    whole = kl_divergence(Normal(layer.weight, torch.exp(layer.log_sigma)), prior).sum()
+    squares = layer.weight.square().sum()
+    torch.testing.assert_close(layer.penalty(examples, 1.0) + 0.5 * decay * squares, whole)
+    scaled = gaussian(lambda: nn.Linear(4, 3), l2=decay, beta=1.0)
+    torch.testing.assert_close(scaled.penalty(examples, 1.0) + 0.5 * decay * squares, whole / examples)

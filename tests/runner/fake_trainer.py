@@ -217,6 +217,10 @@ def predictor(spec: Any, prediction: Any, tensors: Any, encoder: Any, *, device:
     return lambda split: _predictions((split.data.inputs @ tensors["weights"].T)[None] + scale * noise, split)
 
 
+def encoder_split(encoding: Any, task: Task) -> Split:
+    return task.of_kind("train")[0]
+
+
 def encode_split(encoding: Any, train_split: Split, split: Split) -> Any:
     return split.data.inputs
 

@@ -9,9 +9,9 @@ import pytest
 
 from dubio.cli.app import app
 from dubio.core.errors import UnknownName, UserError
-from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, parse_benchmark
 from dubio.runner.benchmark_run import prepare_run
-from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
+from dubio.runner.overrides import Overrides, parse_seeds, parse_setting, with_data_options
 from dubio.runner.prepare import explicit_arguments
 from tests.cli.helpers import invoke
 from tests.runner import fake_trainer
@@ -206,3 +206,10 @@ def test_the_command_of_a_benchmark_has_every_option():
         "--data-dir 'a folder' --plugin 'my plugin.py'"
     )
     assert Overrides(seeds=1).command("quick", "", []) == "dubio run quick --seeds 1 --no-baselines"
+
+
+def test_entries_with_names_of_their_own_stay_apart_whatever_the_data_options() -> None:
+    entries = [TaskEntry("retina", "vgg-retina", called=name) for name in ("retina", "retina-unscaled-kl")]
+    benchmark = Benchmark("two", tuple(entries), ("mean-field-vi",))
+    changed = with_data_options(benchmark, {"size": 64})
+    assert [(entry.called, entry.arguments) for entry in changed.tasks] == [(e.called, {"size": 64}) for e in entries]

@@ -107,6 +107,11 @@ Encoded = TokenRows | ArrayRows | ImageRows
 class Encoding:
     """How examples are encoded; part of a fit's identity."""
 
+    @property
+    def learns_from_all(self) -> bool:
+        """Whether the encoder is fitted on all splits instead of the training split, which is a mistake."""
+        return False
+
     def check(self) -> None:
         """Refuse settings that do not fit the network's encoder; by default all are accepted.
 

@@ -29,7 +29,7 @@ from dubio.inference.weight_draws import DISTRIBUTION, DRAW, WeightDraws, restor
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model, Scores
 
-Damping = Literal["exact", "pi"]
+Damping = Literal["exact", "pi", "pi_untransposed"]
 
 VIEWED = "viewed/"
 """Prefix of the stored tensors of draws with the scale for views."""
@@ -56,6 +56,10 @@ class Block(ABC):
     def rotated(self, values: Tensor) -> Tensor:
         """Return Q times values in the eigenbasis, ``[out, in + 1]``."""
 
+    def deviation(self, z: Tensor, prior: float) -> Tensor:
+        """Return L⁻ᵀ z, ``[out, in + 1]``."""
+        return self.rotated(z * self.precision(prior).rsqrt().to(z.dtype))
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that :func:`restore_block` needs, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -68,7 +72,8 @@ class Kronecker(Block):
     With eigenvalues a_j of N·A and g_i of G, the precision N·A ⊗ G + δ·I has exactly the eigenvalues a_j g_i + δ
     (``exact``). Cholesky factors of A and G would need the damping to be split between them,
     (N·A + π√δ·I) ⊗ (G + (√δ/π)·I) with π² = mean(a)/mean(g) (Martens & Grosse, 2015, sec. 6.3; Ritter et al., 2018):
-    eigenvalues (a_j + π√δ)(g_i + √δ/π), larger than the exact ones (``pi``).
+    eigenvalues (a_j + π√δ)(g_i + √δ/π), larger than the exact ones (``pi``). The pitfalls paper's code draws with the
+    Cholesky factors of these and forgets a transposition (``pi_untransposed``): L⁻¹ z has the covariance (LᵀL)⁻¹.
 
     Attributes:
         inputs: Eigenvectors of A in its columns.
@@ -87,14 +92,30 @@ class Kronecker(Block):
     def precision(self, prior: float) -> Tensor:
         """Return a_j g_i + δ, or the product with the damping split."""
         a, g = self.input_values.double(), self.output_values.double()
+        damped = self._damped(prior)
+        return torch.outer(g, a) + prior if damped is None else torch.outer(*damped)
+
+    def _damped(self, prior: float) -> tuple[Tensor, Tensor] | None:
+        """Return the eigenvalues of both factors with the damping split between them; None where it is not."""
+        a, g = self.input_values.double(), self.output_values.double()
         if self.damping == "exact" or not float(a.sum()) or not float(g.sum()):
-            return torch.outer(g, a) + prior
+            return None
         share = torch.sqrt(a.mean() / g.mean())
-        return torch.outer(g + prior**0.5 / share, a + prior**0.5 * share)
+        return g + prior**0.5 / share, a + prior**0.5 * share
 
     def rotated(self, values: Tensor) -> Tensor:
         """Return Q_G values Q_Aᵀ."""
         return self.outputs @ values @ self.inputs.T
+
+    def deviation(self, z: Tensor, prior: float) -> Tensor:
+        """Return L⁻ᵀ z; with ``pi_untransposed`` L_G⁻¹ z L_A⁻ᵀ with the Cholesky factors of both damped factors."""
+        damped = self._damped(prior)
+        if self.damping != "pi_untransposed" or damped is None:
+            return super().deviation(z, prior)
+        pairs = zip((self.outputs.double(), self.inputs.double()), damped, strict=True)
+        of_g, of_a = (torch.linalg.cholesky((vectors * values) @ vectors.T) for vectors, values in pairs)
+        rows = torch.linalg.solve_triangular(of_g, z.double(), upper=False)
+        return torch.linalg.solve_triangular(of_a, rows.T, upper=False).T.to(z.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +150,15 @@ class Full(Block):
 
 
 def kronecker_block(
-    matrix: WeightMatrix, inputs: Tensor, outputs: Tensor, examples: int, damping: Damping = "exact"
-) -> Kronecker:
-    """Return the block of a layer's Kronecker factors A and G, which are averages over ``examples``."""
+    matrix: WeightMatrix, inputs: Tensor, outputs: Tensor, examples: int, damping: Damping = "exact",
+    *, sums: bool = False,
+) -> Kronecker:  # fmt: skip
+    """Return the block of a layer's Kronecker factors A and G, which are averages over ``examples``.
+
+    With ``sums`` both factors are sums, so that their product counts every example N times (the pitfalls paper's code).
+    """
     a, of_a = _eigen(inputs * examples)
-    g, of_g = _eigen(outputs)
+    g, of_g = _eigen(outputs * examples if sums else outputs)
     return Kronecker(matrix, of_a, a, of_g, g, damping)
 
 
@@ -188,8 +213,7 @@ class LaplaceGaussian:
         for block in sorted(self.blocks, key=lambda block: block.matrix.weight):
             centre = block.matrix.gather(self.point)
             z = torch.randn(block.matrix.size, generator=generator)
-            deviation = z * block.precision(self.prior).rsqrt().to(z.dtype)
-            state |= block.matrix.scatter(centre + self.scale * block.rotated(deviation))
+            state |= block.matrix.scatter(centre + self.scale * block.deviation(z, self.prior))
         return state
 
     def tensors(self) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from dubio.methods.cost import estimate
 from dubio.methods.encoding_cache import encode_split
 from dubio.methods.fitting import FitContext, FitResult, check, check_device, fit, fit_recipe
 from dubio.methods.prediction import predict_with, predictor
-from dubio.methods.specification import NetworkSpec, fit_spec, pred_spec
+from dubio.methods.specification import NetworkSpec, encoder_split, fit_spec, pred_spec
 
 __all__ = [
     "FitContext",
@@ -23,6 +23,7 @@ __all__ = [
     "check",
     "check_device",
     "encode_split",
+    "encoder_split",
     "estimate",
     "fit",
     "fit_recipe",

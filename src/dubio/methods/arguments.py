@@ -14,7 +14,7 @@ from dubio.core.validate import NonNegative, NonNegativeFloat
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
 from dubio.methods.recipe import Layer, Recipe
 from dubio.networks.heads.head import Head
-from dubio.networks.heads.linear import Softmax
+from dubio.networks.heads.linear import Softmax, SoftmaxOnLabels
 from dubio.networks.network import Edit
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.training.collectors import BestOnValidation, Collector, Last
@@ -125,12 +125,15 @@ class LearnedRate:
         length_scale: l of the penalty on weights and rates.
         weight_penalty: Fixed factor of the penalty on weights; by default length_scale²/2N, N the training examples.
         rate_penalty: Fixed factor of the penalty on rates; by default 1/N.
+        softmax_on_labels: Erratum of the text paper's code: on multi-label tasks a softmax instead of sigmoids; a
+            heteroscedastic head keeps its sigmoids, as it does there.
     """
 
     start_rate: float = 0.1
     length_scale: float = 0.1
     weight_penalty: NonNegativeFloat | None = None
     rate_penalty: NonNegativeFloat | None = None
+    softmax_on_labels: bool = False
 
     shrink: ClassVar[float] = 0.0
 
@@ -204,7 +207,7 @@ class Training:
             name,
             title,
             edits=edits if rate is None else (*edits, rate.edit()),
-            head=head,
+            head=SoftmaxOnLabels() if head == Softmax() and getattr(rate, "softmax_on_labels", False) else head,
             objective=self.objective(),
             optimiser=self._optimiser(name, 0.0 if rate is None else rate.shrink),
             schedule=_SCHEDULES[self.schedule](),

@@ -18,7 +18,14 @@ from dubio.encoders import Encoder, Encoding, fit_encoder
 from dubio.inference.batches import LabelledRows
 from dubio.inference.engine import one_thread
 from dubio.methods.estimator import MOST_ROWS
-from dubio.methods.specification import build_model, encoding_of, estimator_of, recipe_of, training_splits
+from dubio.methods.specification import (
+    build_model,
+    encoder_split,
+    encoding_of,
+    estimator_of,
+    recipe_of,
+    training_splits,
+)
 from dubio.networks.network import Model
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
@@ -66,7 +73,8 @@ def estimate(
         seconds = estimator.rate * min(len(train_split), MOST_ROWS) * len(task.classes)
         return {"seconds": seconds, "bytes": 1e6, "pace": 0.0, "pass": ESTIMATOR_PASS}
     recipe = recipe_of(spec)
-    encoder = _encoder(encoding_of(spec), train_split)
+    encoding = encoding_of(spec)
+    encoder = _encoder(encoding, encoder_split(encoding, task))
     model = _model(spec, encoder.shape, again=pace is None)
     if pace is None:
         pace = _measured_pace(spec, task, model.to(torch.device(device)), encoder)

@@ -25,6 +25,7 @@ from dubio.methods.recipe import Recipe
 from dubio.methods.specification import (
     NetworkSpec,
     build_model,
+    encoder_split,
     encoding_of,
     estimator_of,
     fit_spec,
@@ -92,8 +93,8 @@ def check(spec: Mapping[str, Any], task: Task) -> None:
     recipe = recipe_of(spec)
     if type(recipe.collect).check is Collector.check and not recipe.edits:
         return  # every model is accepted: none needs to be built
-    train_split, _ = training_splits(task)
-    recipe.collect.check(build_model(spec, encoder_shape(encoding_of(spec), train_split)))
+    encoding = encoding_of(spec)
+    recipe.collect.check(build_model(spec, encoder_shape(encoding, encoder_split(encoding, task))))
 
 
 def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
@@ -109,7 +110,11 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
     if fingerprints != (spec["task"]["train"], spec["task"]["val"]):
         raise UserError(f"task {task.name}: its data are not those this fit was planned for; has a file changed?")
     started = time.monotonic()
-    encoder = fitted_encoder(encoding_of(spec), train_split)
+    encoding = encoding_of(spec)
+    learned_from = encoder_split(encoding, task)
+    if encoding.learns_from_all and learned_from.fingerprint != spec["task"]["all"]:
+        raise UserError(f"task {task.name}: its data are not those this fit was planned for; has a file changed?")
+    encoder = fitted_encoder(encoding, learned_from)
     if (estimator := estimator_of(spec)) is not None:
         arrays, record = fit_estimator(estimator, encoder, task, train_split, val_split, context.progress)
         return FitResult(arrays, json.loads(encoder), {**record, "seconds": time.monotonic() - started})

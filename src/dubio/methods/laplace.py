@@ -26,6 +26,7 @@ def laplace(
     prior: Prior = "marginal-likelihood",
     scale: float | None = None,
     damping: Damping = "exact",
+    kfac_sums: bool = False,
     samples: int = 20,
     norm_examples: int = NORM_EXAMPLES,
 ) -> Recipe:
@@ -36,7 +37,9 @@ def laplace(
         structure: The weights that are Gaussian, and the blocks of their precision.
         prior: Where the prior's precision comes from.
         scale: Scale of the draws; None chooses it on validation data.
-        damping: How the prior enters a Kronecker-factored block.
+        damping: How the prior enters a Kronecker-factored block; ``pi_untransposed`` is an erratum of the pitfalls
+            paper's code, which draws L⁻¹ z instead of L⁻ᵀ z.
+        kfac_sums: Erratum of the pitfalls paper's code: Kronecker factors are sums over examples, not averages.
         samples: Draws of weights that predict.
         norm_examples: Largest number of training examples that a draw's batch-norm statistics are of; 0 for all.
     """
@@ -51,5 +54,5 @@ def laplace(
         start=start,
         objective=replace(start.objective, epochs=0, patience=0),
         schedule=Constant(),
-        collect=Laplace(structure, samples, prior, scale, damping, norm_examples),
+        collect=Laplace(structure, samples, prior, scale, damping, norm_examples, kfac_sums),
     )

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS
 from dubio.core.specs import describe, restore
-from dubio.core.types import Modality, Split, Target, Task
+from dubio.core.types import Examples, Modality, Split, Target, Task
 from dubio.encoders import Encoding
 from dubio.encoders import encoding_of as network_encoding
 from dubio.encoders.pretrained import resolve_arguments
+from dubio.encoders.text import texts_of
 from dubio.methods.estimator import Estimator, EstimatorRecipe
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model, Network
@@ -106,6 +108,7 @@ def fit_spec(
             "classes": list(task.classes),
             "train": train_split.fingerprint,
             "val": None if val_split is None else val_split.fingerprint,
+            **({"all": encoder_split(encoding, task).fingerprint} if encoding.learns_from_all else {}),
         },
         **parts,
     }
@@ -182,3 +185,15 @@ def training_splits(task: Task) -> tuple[Split, Split | None]:
     if len(val) > 1:
         raise UserError(f"task {task.name} must have at most one val split; it has {len(val)}.")
     return train[0], val[0] if val else None
+
+
+def encoder_split(encoding: Encoding, task: Task) -> Split:
+    """Return the examples that an encoder is fitted on: the training split, unless the encoding learns from all."""
+    return _all_texts(task) if encoding.learns_from_all else training_splits(task)[0]
+
+
+@lru_cache(maxsize=4)
+def _all_texts(task: Task) -> Split:
+    """Return the texts of all splits without labels; cached, because a split is known by its identity."""
+    texts = tuple(text for split in task.splits for text in texts_of(split.data.inputs))
+    return Split.of("all", "train", Examples(texts, np.full(len(texts), -1)))

@@ -40,6 +40,7 @@ class Bound:
         log_sigma: log σ to start from.
         estimator: How outputs are drawn while training.
         scale_lr: Adam's learning rate of log σ.
+        unscaled_kl: Erratum of the retina benchmark's code: the divergence is not divided by the training examples.
     """
 
     beta: float = 1e-2
@@ -47,6 +48,7 @@ class Bound:
     log_sigma: float = -5.0
     estimator: Estimator = "flipout"
     scale_lr: float = 1e-2
+    unscaled_kl: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def mean_field_vi(
     *, training: MeanTraining = MeanTraining(), bound: Bound = Bound(), start: Start = Start(), samples: int = 10
 ) -> Recipe:
     """A Gaussian for every weight, drawn at prediction."""
-    weights = GaussianWeights(training.l2, bound.log_sigma, bound.beta, bound.anneal, bound.estimator)
+    prior = training.l2, bound.log_sigma, bound.beta
+    weights = GaussianWeights(*prior, bound.anneal, bound.estimator, bound.unscaled_kl)
     direct = training.recipe("mean-field-vi", "Mean-field VI", edits=(weights,), samples=samples)
     optimiser = MeanAndScale(cast(Adam | SGD, direct.optimiser), bound.scale_lr)
     return replace(direct, start=start.recipe(training), optimiser=optimiser)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.core.errors import UserError
-from dubio.core.specs import part
+from dubio.core.specs import added, part
 from dubio.core.validate import NonNegativeFloat, PositiveFloat, Share
 from dubio.networks.network import Edit, Model, RandomWeights, Stage
 
@@ -90,9 +90,16 @@ class GaussianLayer(RandomWeights):
         return mean + variance.clamp_min(LEAST_VARIANCE).sqrt() * self._normals(mean)
 
     def penalty(self, examples: int, progress: float) -> Tensor:
-        """Return (β/N)·KL without its μ² part, which is weight decay; β rises with the progress."""
-        rise = min(1.0, progress / self.options.anneal) if self.options.anneal else 1.0
-        return self.options.beta * rise / examples * divergence(self.log_sigma, examples * self.options.l2)
+        """Return (β/N)·KL without its μ² part, which is weight decay; β rises with the progress.
+
+        With ``unscaled_kl`` the whole divergence counts N times: what weight decay has of μ² is (N − 1)/N too little.
+        """
+        options, precision = self.options, examples * self.options.l2
+        beta = options.beta * (min(1.0, progress / options.anneal) if options.anneal else 1.0)
+        if options.unscaled_kl:
+            squares = 0.5 * (precision - options.l2) * self.weight.square().sum()
+            return beta * divergence(self.log_sigma, precision) + squares
+        return beta / examples * divergence(self.log_sigma, precision)
 
     def with_weight(self, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the layer's output for a given weight."""
@@ -165,6 +172,7 @@ class GaussianWeights(Edit):
         beta: β, the weight of the KL divergence (except its μ² part); 1 is the evidence lower bound.
         anneal: β rises from 0 over this fraction of all steps; 0 applies it fully from the start.
         estimator: How outputs are drawn during training.
+        unscaled_kl: Erratum of the retina benchmark's code: the KL divergence is added to the mean loss without 1/N.
     """
 
     random: ClassVar[bool] = True
@@ -174,6 +182,7 @@ class GaussianWeights(Edit):
     beta: NonNegativeFloat = 1.0
     anneal: Share = 0.0
     estimator: Estimator = "flipout"
+    unscaled_kl: bool = added(False)
 
     @property
     def prior_decay(self) -> float:

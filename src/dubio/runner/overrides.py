@@ -339,7 +339,7 @@ def with_data_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Bench
     """Return the benchmark with these arguments of the tasks that have an argument ``data``.
 
     Entries that become equal are merged into the first of them: with ``shift`` given, two entries of two shifts are
-    one.
+    one, unless each is called by a name of its own.
 
     Args:
         benchmark: The benchmark.
@@ -356,7 +356,8 @@ def with_data_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Bench
     for entry in benchmark.tasks:
         own = {name: value for name, value in options.items() if name in _data_options(entry)}
         changed = replace(entry, arguments={**entry.arguments, **own}) if own else entry
-        entries.setdefault(canonical([changed.name, changed.network, describe(changed.arguments)]), changed)
+        key = [changed.name, changed.network, changed.called, describe(changed.arguments)]
+        entries.setdefault(canonical(key), changed)
     return replace(benchmark, tasks=tuple(entries.values()))
 
 

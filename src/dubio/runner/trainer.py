@@ -41,6 +41,9 @@ class Trainer(Protocol):
     ) -> Callable[[Split], Predictions]:
         """Return a function that predicts any split from one fit."""
 
+    def encoder_split(self, encoding: Any, task: Task) -> Split:
+        """Return the examples that an encoder is fitted on."""
+
     def encode_split(self, encoding: Any, train_split: Split, split: Split) -> Any:
         """Return a split encoded by what was fitted on the training split."""
 

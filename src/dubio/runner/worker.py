@@ -121,12 +121,12 @@ class JobRunner:
             return "found"
         make_predictor = self._predictor_of_fit if job["kind"] == "predict" else self._predictor_of_method
         encoding, predict, setup = make_predictor(job, report)
-        (train,) = self._task(job).of_kind("train")
+        learned_from = self._trainer.encoder_split(encoding, self._task(job))
         with self._store.prediction_writer(job["spec"], environment(self._device)) as writer:
             for index, split in enumerate(missing):
                 report(index / len(missing), split.name)
                 # The worker keeps the encoding: without this, the first prediction of a split would be timed with it.
-                encoded = self._trainer.encode_split(encoding, train, split)
+                encoded = self._trainer.encode_split(encoding, learned_from, split)
                 started = time.perf_counter()
                 predictions = predict(split, encoded)
                 writer.add(split, predictions, setup + time.perf_counter() - started)

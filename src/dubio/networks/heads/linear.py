@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
@@ -73,3 +75,41 @@ class Softmax:
     def build(self, width: int, classes: int) -> HeadModule:
         """Return the module."""
         return LinearHead(width, classes, "softmax")
+
+
+class SoftmaxLabelsHead(LinearHead):
+    """A softmax over labels that do not exclude each other, each scored as if it were a sigmoid."""
+
+    outputs_logits = False
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return log p_k − log(1 − p_k) of p = softmax(z)."""
+        return logits_of_softmax(super().forward(features))
+
+
+def logits_of_softmax(z: Tensor) -> Tensor:
+    """Return log p_k − log(1 − p_k) of p = softmax(z): z_k − log Σ_{j ≠ k} exp z_j."""
+    top = functional.one_hot(z.argmax(-1), z.shape[-1]).bool()
+    others = z.masked_fill(top, -torch.inf).logsumexp(-1, keepdim=True)
+    log_p = torch.log_softmax(z, dim=-1).masked_fill(top, -1.0)  # 1 − p of the largest would be rounded to 0
+    return torch.where(top, z - others, log_p - torch.log1p(-torch.exp(log_p)))
+
+
+@part("softmax_on_labels")
+@dataclass(frozen=True)
+class SoftmaxOnLabels:
+    """Erratum of the text paper's code: with concrete dropout, a softmax over labels that do not exclude each other."""
+
+    def for_target(self, target: Target) -> Head:
+        """Return this head on a multi-label task.
+
+        Raises:
+            UserError: On a task whose classes exclude each other, where a softmax is right.
+        """
+        if target != "multilabel":
+            raise UserError(f"softmax_on_labels repeats a mistake of multilabel tasks; this task is {target}.")
+        return self
+
+    def build(self, width: int, classes: int) -> HeadModule:
+        """Return the module."""
+        return SoftmaxLabelsHead(width, classes, "sigmoid")

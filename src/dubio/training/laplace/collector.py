@@ -47,8 +47,10 @@ class Laplace(Collector):
             evidence; ``validation``: N·λ with the λ that is best on validation at the given scale, or at 1.
         scale: Factor of the deviations; by default chosen on validation, one value without random views of the
             examples and one with them.
-        damping: How the prior enters Kronecker factors: ``exact``, or split between them with the factor π (``pi``).
+        damping: How the prior enters Kronecker factors: ``exact``, or split between them with the factor π (``pi``;
+            ``pi_untransposed`` repeats an erratum, see :class:`~dubio.inference.laplace.Kronecker`).
         norm_examples: Largest number of training examples that the batch-norm statistics of a draw are of; 0 for all.
+        kfac_sums: Erratum of the pitfalls paper's code: both Kronecker factors are sums over the training examples.
     """
 
     structure: Structure = "kron"
@@ -57,13 +59,15 @@ class Laplace(Collector):
     scale: PositiveFloat | None = None
     damping: Damping = "exact"
     norm_examples: NonNegative = added(0)  # noqa: RUF009
+    kfac_sums: bool = added(False)
 
     continues: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.damping == "pi" and not self.structure.endswith("kron"):
-            reason = f"structure={self.structure!r} has none: use 'exact', or a structure kron or last-kron"
-            raise UserError(f"laplace: damping='pi' needs Kronecker factors; {reason}.")
+        if not self.structure.endswith("kron") and (self.damping != "exact" or self.kfac_sums):
+            option = "kfac_sums" if self.kfac_sums else f"damping={self.damping!r}"
+            reason = f"structure={self.structure!r} has none: use damping 'exact', or a structure kron or last-kron"
+            raise UserError(f"laplace: {option} needs Kronecker factors; {reason}.")
 
     @property
     def chooses(self) -> str:
@@ -84,7 +88,7 @@ class Laplace(Collector):
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> LaplaceDraws:
         """Return the Gaussian at the model's weights, with a scale for predictions with and without views."""
-        curvature = curvature_blocks(model, self.structure, self.damping, context)
+        curvature = curvature_blocks(model, self.structure, self.damping, context, kfac_sums=self.kfac_sums)
         named = dict(model.named_parameters())
         point = {name: named[name].detach().cpu().clone() for block in curvature.blocks for name in block.matrix.names}
         gaussian = LaplaceGaussian(point, curvature.blocks, prior=1.0)

@@ -64,7 +64,9 @@ class Curvature:
     facts: dict[str, Any]
 
 
-def curvature_blocks(model: Model, structure: Structure, damping: Damping, context: FinishContext) -> Curvature:
+def curvature_blocks(
+    model: Model, structure: Structure, damping: Damping, context: FinishContext, *, kfac_sums: bool = False
+) -> Curvature:
     """Return the blocks of a structure.
 
     Raises:
@@ -73,7 +75,7 @@ def curvature_blocks(model: Model, structure: Structure, damping: Damping, conte
     check_structure(model, structure)
     last = structure.startswith("last-")
     layers = last_layer(model) if last else _layers(model, context)
-    blocks, likelihood = _blocks(model, layers, structure, damping, context)
+    blocks, likelihood = _blocks(model, layers, structure, damping, context, kfac_sums)
     exact = last or is_exact(context.train.classes)
     return Curvature(blocks, likelihood, {**_coverage(model, layers), "classes": "exact" if exact else "drawn labels"})
 
@@ -138,8 +140,9 @@ def _layers(model: Model, context: FinishContext) -> dict[str, WeightMatrix]:
 
 
 def _blocks(
-    model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext
-) -> tuple[tuple[Block, ...], float]:
+    model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext,
+    sums: bool,
+) -> tuple[tuple[Block, ...], float]:  # fmt: skip
     """Return the blocks of the layers, and Σ log p(y)."""
     data, batch, device, seed = context.train, context.batch, context.device, context.seed
     examples = len(data.encoded)
@@ -153,7 +156,8 @@ def _blocks(
             else last_kronecker(model, data, device=device)
         )
         pairs = ((layers[path], factor) for path, factor in factors.items())
-        return tuple(kronecker_block(m, f.inputs, f.outputs, examples, damping) for m, f in pairs), likelihood
+        blocks = (kronecker_block(m, f.inputs, f.outputs, examples, damping, sums=sums) for m, f in pairs)
+        return tuple(blocks), likelihood
     diagonals, likelihood = (
         diagonal(model, layers, data, batch=batch, device=device, seed=seed)
         if structure == "diag"

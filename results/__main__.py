@@ -1,0 +1,74 @@
+"""Remake a page of `docs/results`: `python -m results text [--part 1] [--dry-run]`; see `pages.toml`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dubio.core.errors import DubioError
+from dubio.reporting.stored_run import open_run
+from results.errata import write_errata
+from results.pages import Page, check_forecast, forecast, make_part, make_run, page_named
+from results.writing import write_page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Forecast, make or write a page; return 0, 1 for a failed command or a wrong statement, 2 for a wrong argument."""
+    parser = argparse.ArgumentParser(prog="python -m results", description=__doc__)
+    parser.add_argument("page", help="text, retina, ensembles or errata")
+    parser.add_argument("--part", type=int, help="make this part alone, and no page")
+    parser.add_argument("--dry-run", action="store_true", help="state trainings and forecast, and check pages.toml")
+    parser.add_argument("--write", action="store_true", help="write the page from what the store has, and make nothing")
+    parser.add_argument("--store", type=Path, help="results-store/PAGE if omitted")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DUBIO_DATA", "data")))
+    options = parser.parse_args(arguments)
+    try:
+        page = page_named(options.page)
+        store = (options.store or Path("results-store") / page.name).resolve()
+        data = options.data.resolve()
+        if options.dry_run:
+            return state(page, data, store)
+        if options.part is not None:
+            make_part(page, options.part, data, store)
+            return 0
+        print(write(page, data, store, make=not options.write))
+    except DubioError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:
+        print(f"error: {' '.join(map(str, error.cmd))} ended with code {error.returncode}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def state(page: Page, data: Path, store: Path) -> int:
+    """Print trainings and forecast of every study, and what contradicts `pages.toml`."""
+    forecasts = {study: forecast(study, data, store) for study in page.studies}
+    number = 1
+    for study, cost in forecasts.items():
+        last = number + study.parts - 1
+        parts = f"part {number}" if study.parts == 1 else f"parts {number} to {last}"
+        trainings, hours = cost["trainings"] + cost["trials"], cost["seconds"] / 3600
+        missing = f"{cost['trainings_left']} to be made, at most {hours:.1f} h of two cores"
+        print(f"{parts}: {study.heading}: {trainings} trainings, {missing}")
+        number = last + 1
+    complaints = list(check_forecast(page, forecasts))
+    print(*complaints, sep="\n", file=sys.stderr, end="\n" if complaints else "")
+    return 1 if complaints else 0
+
+
+def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
+    """Make what is missing, unless only the page is wanted, and write it."""
+    if page.name == "errata":
+        for study in page.studies if make else ():
+            make_run(study, data, store)
+        return write_errata(page, store)
+    return write_page(page, {study: open_run(make_run(study, data, store), store=store) for study in page.studies})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

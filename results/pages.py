@@ -1,0 +1,138 @@
+"""The pages of `pages.toml`: their studies, the commands of these, and the parts in which they are made."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dubio.core.errors import UserError, check_known, one_of
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = Path(__file__).with_name("pages.toml")
+
+PART_HOURS = 2.0
+"""The most that one part may take on two cores."""
+
+PAGE_HOURS = 6.0
+"""The most that a page may take on two cores."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One run of a page.
+
+    Attributes:
+        heading: The heading of its section.
+        command: The arguments of `dubio run`; `{data}` stands for the folder of the data.
+        trainings: The number of trainings that the page states, trials of tuning included.
+        made_of: What these are, if the number alone would surprise.
+        parts: The number of shards in which it is made.
+    """
+
+    heading: str
+    command: str
+    trainings: int
+    made_of: str = ""
+    parts: int = 1
+
+    def arguments(self, data: Path) -> list[str]:
+        """Return the arguments of `dubio run`."""
+        return [word.format(data=data) for word in shlex.split(self.command)]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of `docs/results`."""
+
+    name: str
+    title: str
+    studies: tuple[Study, ...]
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return ROOT / "docs" / "results" / f"{self.name}.md"
+
+    @property
+    def parts(self) -> tuple[tuple[Study, int], ...]:
+        """Every part as a study and the number of its shard."""
+        return tuple((study, shard) for study in self.studies for shard in range(1, study.parts + 1))
+
+
+def read_pages(path: Path = FILE) -> dict[str, Page]:
+    """Return the pages by name.
+
+    Raises:
+        UserError: For a key that a study does not have.
+    """
+    pages = {}
+    for name, table in tomllib.loads(path.read_text(encoding="utf-8"))["page"].items():
+        for study in table["study"]:
+            check_known(f"key of a study of {name}", study, Study.__dataclass_fields__)
+        pages[name] = Page(name, table["title"], tuple(Study(**study) for study in table["study"]))
+    return pages
+
+
+def page_named(name: str) -> Page:
+    """Return a page.
+
+    Raises:
+        UnknownName: When there is none of that name.
+    """
+    pages = read_pages()
+    return pages[one_of("PAGE", name, pages)]
+
+
+def dubio(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of dubio; what it says goes to standard error, what it prints is returned."""
+    command = [sys.executable, "-m", "dubio", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+
+
+def forecast(study: Study, data: Path, store: Path) -> Mapping[str, Any]:
+    """Return what `dubio run --dry-run` says of a study."""
+    options = ("--data-dir", str(data), "--store", str(store), "--jobs", "2", "--dry-run", "--json")
+    report: Mapping[str, Any] = json.loads(dubio("run", *study.arguments(data), *options).stdout)
+    return report
+
+
+def check_forecast(page: Page, forecasts: Mapping[Study, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what contradicts the file: other numbers of trainings, parts or pages that take too long."""
+    for study, cost in forecasts.items():
+        name = f"{page.name}, {study.heading}"
+        if (planned := cost["trainings"] + cost["trials"]) != study.trainings:
+            yield f"{name}: the command makes {planned} trainings, pages.toml says {study.trainings}."
+        needed = math.ceil(cost["seconds"] / 3600 / PART_HOURS)
+        if needed > study.parts:
+            yield f"{name}: needs {needed} parts of two hours, pages.toml says {study.parts}."
+    hours = sum(cost["seconds"] for cost in forecasts.values()) / 3600
+    if hours > PAGE_HOURS:
+        yield f"{page.name}: forecast {hours:.1f} hours of two cores, at most {PAGE_HOURS:g} are allowed."
+
+
+def make_part(page: Page, number: int, data: Path, store: Path) -> None:
+    """Make one part of a page in a store; the same call continues where it stopped.
+
+    Raises:
+        UserError: For a part that the page does not have.
+    """
+    if not 1 <= number <= len(page.parts):
+        raise UserError(f"PART must be 1 to {len(page.parts)} for the page {page.name}; given {number}.")
+    study, shard = page.parts[number - 1]
+    divided = ("--shard", f"{shard}/{study.parts}") if study.parts > 1 else ()
+    dubio("run", *study.arguments(data), "--data-dir", str(data), "--store", str(store), "--jobs", "2",
+          "--out", str(store / "report"), *divided)  # fmt: skip
+
+
+def make_run(study: Study, data: Path, store: Path) -> str:
+    """Make what is missing of a study, with its manifest; return the name of the run."""
+    options = ("--data-dir", str(data), "--store", str(store), "--jobs", "2", "--out", str(store / "report"), "--json")
+    return str(json.loads(dubio("run", *study.arguments(data), *options).stdout)["run"])

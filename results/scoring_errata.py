@@ -1,0 +1,209 @@
+"""What mistakes in scoring did: published and correct definitions on the same stored predictions.
+
+A mistake changes the value of every method, and their order. Both get intervals from resampled test rows: each
+replicate replaces every in-domain row by a random in-domain row and every OOD row by a random OOD row, in its position,
+because the mistaken detection scores depend on the order of rows; where rows come in groups (patients), whole groups
+are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, IntArray
+from dubio.metrics.metric import metric_named
+from dubio.metrics.requirements import why_not_applicable
+from dubio.statistics.ranks import kendall_tau
+from results.stored import Runs, Stored
+
+REPLICATES = 100
+SPLITS = 20
+"""Unseeded calibration splits of every method."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A published definition and the correct one."""
+
+    title: str
+    published: str
+    correct: str
+    detection: bool = False
+
+
+MISTAKES = (
+    Mistake("AUROC with the in-domain rows taken by `~index` (T)", "ood_auroc_as_published", "ood_auroc", True),
+    Mistake("AUPR as 1 − AP (T)", "ood_aupr_as_published", "ood_aupr", True),
+    Mistake("likelihood of renormalised rows, several labels (T)", "nll_as_published", "nll"),
+    Mistake("AURC with a wrong step (P)", "aurc_as_published", "aurc"),
+    Mistake("accuracy of the 80 % retained, pooled over fractions (R)",
+            "referral_accuracy_as_published(retained=0.8)", "referral_accuracy(retained=0.8)"),
+    Mistake("AUC of the 80 % retained, pooled over fractions (R)",
+            "referral_auc_as_published(retained=0.8)", "referral_auc(retained=0.8)"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What a mistake did on one task.
+
+    Attributes:
+        mistake: The mistake.
+        task: The task.
+        methods: Names.
+        published: Values ``[1 + replicates, methods]`` under the published definition; the first row is of the test
+            set itself.
+        correct: Under the correct one.
+    """
+
+    mistake: Mistake
+    task: str
+    methods: tuple[str, ...]
+    published: FloatArray
+    correct: FloatArray
+
+    @property
+    def change(self) -> tuple[float, float, float]:
+        """Mean change over methods, published less correct, and its 95 % interval."""
+        changes = (self.published - self.correct).mean(axis=1)
+        return (float(changes[0]), *_interval(changes[1:]))
+
+    @property
+    def agreement(self) -> tuple[float, float, float] | None:
+        """Kendall's τ of the two orders and its 95 % interval; None where all methods are tied."""
+        published = self._losses(self.mistake.published, self.published)
+        correct = self._losses(self.mistake.correct, self.correct)
+        taus = [kendall_tau(*pair) for pair in zip(published, correct, strict=True)]
+        if len(self.methods) < 2 or taus[0] is None:
+            return None
+        return (taus[0], *_interval(np.array([tau for tau in taus[1:] if tau is not None])))
+
+    @property
+    def leaders(self) -> tuple[str, str]:
+        """The best method under the published and under the correct definition."""
+        sides = (self.mistake.published, self.published), (self.mistake.correct, self.correct)
+        first, second = (self.methods[int(self._losses(name, values)[0].argmin())] for name, values in sides)
+        return first, second
+
+    def _losses(self, metric: str, values: FloatArray) -> FloatArray:
+        return values if metric_named(metric).better == "lower" else -values
+
+
+def scoring_effects(runs: Runs, task: str, *, replicates: int = REPLICATES, seed: int = 0) -> list[Effect]:
+    """Return the effects of the mistakes that apply to a task, on the first training of every method."""
+    first = first_trainings(runs, task)
+    effects = []
+    for mistake in MISTAKES:
+        columns: dict[str, tuple[FloatArray, FloatArray]] = {}
+        for method, stored in first.items():
+            predictions = stored.with_ood() if mistake.detection else stored.in_domain()
+            if predictions is None or not _applies(mistake, predictions):
+                continue
+            columns[method] = resampled_values(predictions, mistake, replicates=replicates, seed=seed)
+        if columns:
+            published, correct = (np.stack([pair[side] for pair in columns.values()], axis=1) for side in (0, 1))
+            effects.append(Effect(mistake, task, tuple(columns), published, correct))
+    return effects
+
+
+def first_trainings(runs: Runs, task: str) -> dict[str, Stored]:
+    """Return the first run of every method on a task."""
+    every = {method: own for (name, method), own in runs.items() if name == task}
+    return {method: own[min(own, key=lambda key: (key[0], key[1] or 0))] for method, own in every.items()}
+
+
+def resampled_values(
+    predictions: Predictions, mistake: Mistake, *, replicates: int, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the values of both definitions on the test set and on its replicates, ``[1 + replicates]`` each."""
+    generator = np.random.default_rng(seed)
+    metrics = metric_named(mistake.published), metric_named(mistake.correct)
+    values: tuple[list[float], list[float]] = ([], [])
+    for rows in (np.arange(len(predictions)), *(resampled_rows(predictions, generator) for _ in range(replicates))):
+        replicate = predictions.take(rows)
+        for side, metric in zip(values, metrics, strict=True):
+            side.append(metric.compute(replicate))
+    return np.array(values[0]), np.array(values[1])
+
+
+def resampled_rows(predictions: Predictions, generator: np.random.Generator) -> IntArray:
+    """Return rows drawn with replacement: in position within their side, or as whole groups."""
+    if predictions.group is not None:
+        names, index = np.unique(predictions.group, return_inverse=True)
+        members = [np.flatnonzero(index == unit) for unit in range(len(names))]
+        return np.concatenate([members[unit] for unit in generator.integers(0, len(names), len(names))])
+    rows = np.empty(len(predictions), dtype=np.int64)
+    for side in (predictions.ood, ~predictions.ood):
+        own = np.flatnonzero(side)
+        rows[own] = generator.choice(own, len(own)) if len(own) else own
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class SplitEffect:
+    """The effect of unseeded calibration splits: values ``[methods, splits]`` beside those of one shared split."""
+
+    task: str
+    methods: tuple[str, ...]
+    unseeded: FloatArray
+    seeded: FloatArray
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Median and largest standard deviation of a method's calibrated NLL over splits."""
+        deviations = self.unseeded.std(axis=1, ddof=1)
+        return float(np.median(deviations)), float(deviations.max())
+
+    @property
+    def agreement(self) -> tuple[float, float, float]:
+        """Mean of Kendall's τ with the order on the seeded split, and the range that holds 95 % of the splits."""
+        taus = np.array([kendall_tau(column, self.seeded) for column in self.unseeded.T], dtype=np.float64)
+        return (float(taus.mean()), *_interval(taus))
+
+    @property
+    def other_leader(self) -> float:
+        """Share of splits on which another method leads."""
+        return float(np.mean(self.unseeded.argmin(axis=0) != self.seeded.argmin()))
+
+
+def split_effect(runs: Runs, task: str, *, splits: int = SPLITS, seed: int = 0) -> SplitEffect | None:
+    """Return the effect of splitting for every method anew; None for fewer than two methods."""
+    first = first_trainings(runs, task)
+    if len(first) < 2:
+        return None
+    generator = np.random.default_rng(seed)
+    unseeded, seeded = [], []
+    for stored in first.values():
+        predictions = stored.in_domain()
+        seeded.append(metric_named("calibrated_nll").compute(predictions))
+        seeds = generator.integers(1, 2**31 - 1, splits)
+        unseeded.append([metric_named(f"calibrated_nll(seed={own})").compute(predictions) for own in seeds])
+    return SplitEffect(task, tuple(first), np.array(unseeded), np.array(seeded))
+
+
+def _applies(mistake: Mistake, predictions: Predictions) -> bool:
+    published = metric_named(mistake.published)
+    if any(why_not_applicable(metric_named(name), predictions) for name in (mistake.published, mistake.correct)):
+        return False
+    try:
+        published.compute(predictions)
+    except UserError:  # too few rows for that definition
+        return False
+    return True
+
+
+def _interval(values: FloatArray | Sequence[float]) -> tuple[float, float]:
+    if not len(values):
+        return float("nan"), float("nan")
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def effects_by_task(runs: Runs, tasks: Sequence[str]) -> Mapping[str, list[Effect]]:
+    """Return the effects of every task that has runs."""
+    return {task: scoring_effects(runs, task) for task in tasks if first_trainings(runs, task)}

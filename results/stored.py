@@ -1,0 +1,67 @@
+"""The predictions of every run of a store, by task, method and training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dubio.core.predictions import Predictions, join
+from dubio.reporting.manifest_view import MethodRun, TaskView, read_manifest
+from dubio.reporting.stored_run import open_run
+from dubio.store import Store
+from dubio.studies.text.as_published import in_tested_order
+
+SMALLEST_LOGIT = -1e4
+"""Logarithms of probabilities below it, zero for any score, become finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """The predictions of one training, or of one ensemble."""
+
+    store: Store
+    task: TaskView
+    run: MethodRun
+
+    def in_domain(self) -> Predictions:
+        """Return those of the in-domain test set, its samples pooled."""
+        return pooled(self.task.read(self.store, self.run, self.task.in_domain))
+
+    def with_ood(self) -> Predictions | None:
+        """Return those of the in-domain and the OOD test set in their common order; None without the latter."""
+        splits = self.task.of_kind("ood")
+        if not splits:
+            return None
+        outside = join([pooled(self.task.read(self.store, self.run, split)) for split in splits])
+        return in_tested_order(self.in_domain(), outside)
+
+
+Runs = Mapping[tuple[str, str], Mapping[tuple[int, int | None], Stored]]
+"""(task, method) → (seed, member) → predictions."""
+
+
+def read_runs(path: Path) -> Runs:
+    """Return what the manifests of a store name, each prediction once; nothing where there is no store."""
+    collected: dict[tuple[str, str], dict[tuple[int, int | None], Stored]] = {}
+    if not (path / "store.json").exists():
+        return collected
+    store = Store.open(path, create=False)
+    for file in sorted((path / "runs").glob("*.json")):
+        view = read_manifest(open_run(file.stem, store=path).manifest)
+        tasks = {task.key: task for task in view.tasks}
+        for own in view.runs:
+            key = own.task, own.method
+            collected.setdefault(key, {}).setdefault((own.seed, own.member), Stored(store, tasks[own.task], own))
+    return collected
+
+
+def pooled(p: Predictions) -> Predictions:
+    """Return the same probabilities as one sample: all that scores of pooled probabilities need, in little memory."""
+    logs = p.log_probs if p.target != "multilabel" else p.log_probs - p.log_complements
+    logits = np.clip(logs, SMALLEST_LOGIT, -SMALLEST_LOGIT).astype(np.float32)[None]
+    return Predictions(
+        logits, p.labels, p.target, ood=p.ood, ids=p.ids, group=p.group, empty_decision=p.empty_decision
+    )

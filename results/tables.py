@@ -1,0 +1,67 @@
+"""Markdown tables of a run's scores: one row per method, mean ± standard deviation over its runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
+
+from dubio.reporting.score_table import Score
+
+IN_DOMAIN = {
+    "accuracy": "accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "calibrated_nll": "calibrated nll",
+    "nll": "nll",
+    "brier": "brier",
+    "ece": "ece",
+}
+SHIFTED = {
+    "accuracy": "accuracy",
+    "generalisation_gap": "gap",
+    "ood_auroc": "AUROC",
+    "ood_aupr": "AUPR",
+    "ood_fpr95": "FPR95",
+}
+
+CONTROL = "random-referral"
+"""No method: what referral at random would give."""
+
+KINDS = ("id", "ood", "shift")
+
+
+def score_table(scores: Iterable[Score]) -> str:
+    """Return the table of one task: the in-domain test set, then the shifted and OOD ones."""
+    rows = [score for score in scores if score.method != CONTROL and score.kind in KINDS]
+    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    kinds = {row.split: row.kind for row in rows}
+    for row in rows:
+        values[row.method, row.split, row.metric].append(row.value)
+    splits = sorted(kinds, key=lambda split: KINDS.index(kinds[split]))
+    columns = [
+        (split, metric, title if kinds[split] == "id" else f"{split}: {title}")
+        for split in splits
+        for metric, title in (IN_DOMAIN if kinds[split] == "id" else SHIFTED).items()
+        if any(key[1:] == (split, metric) for key in values)
+    ]
+    body = [
+        [method, str(max(len(values.get((method, *column[:2]), ())) for column in columns)),
+         *(spread_text(values.get((method, *column[:2]), ())) for column in columns)]
+        for method in dict.fromkeys(row.method for row in rows)
+    ]  # fmt: skip
+    return markdown_table(["method", "runs", *(title for *_, title in columns)], body)
+
+
+def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table whose first column is left-aligned and whose others are right-aligned."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "--:|" * (len(head) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in body)])
+
+
+def spread_text(values: Sequence[float], places: int = 3) -> str:
+    """Return the mean of values, with their standard deviation where there are several; a dash for none."""
+    if not values:
+        return "–"
+    spread = f" ± {stdev(values):.{places}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{places}f}{spread}"

@@ -1,0 +1,158 @@
+"""What mistakes in training did: the same methods and seeds, trained as corrected and with one mistake.
+
+The difference of a method's scores has two sources of chance: the trainings and the test rows. Both enter its interval
+as everywhere else (:mod:`dubio.statistics.verdicts`); with one training per side only the rows do, and the page says
+so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dubio.core.predictions import Predictions
+from dubio.metrics.metric import metric_named
+from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
+from dubio.statistics.paired import units_of_smaller_side
+from dubio.statistics.ranks import kendall_tau
+from dubio.statistics.verdicts import PairTest, Replicates, Rows, Sample, compare_methods, compare_systems
+from dubio.statistics.verdicts import Runs as Values
+from results.stored import Runs, Stored
+
+REPLICATES = 1000
+
+
+@dataclass(frozen=True)
+class Study:
+    """Tasks that differ in one mistake.
+
+    Attributes:
+        title: Its heading.
+        base: The task as corrected.
+        mistakes: Title of a mistake → the task with it.
+        metrics: The headline numbers.
+        methods: The methods that the mistakes can touch.
+    """
+
+    title: str
+    base: str
+    mistakes: Mapping[str, str]
+    metrics: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+STUDIES = (
+    Study(
+        "Reading texts (T), CLINC", "clinc",
+        {"unmasked padding": "clinc-unmasked-padding", "no unknown token": "clinc-no-unknown-token",
+         "vocabulary from all text": "clinc-vocabulary-from-all-text", "all three": "clinc-all-three"},
+        ("accuracy", "calibrated_nll", "ood_auroc"),
+        ("deterministic", "mc-dropout", "mc-concrete-dropout", "deep-ensemble"),
+    ),
+    Study(
+        "Softmax on labels (T), Reuters", "reuters", {"softmax on labels": "reuters-softmax-on-labels"},
+        ("accuracy", "calibrated_nll", "ood_auroc"),
+        ("concrete-dropout", "mc-concrete-dropout", "mc-concrete-dropout-ensemble"),
+    ),
+    Study(
+        "KL divergence without 1/N (R), DeepDRiD", "retina", {"unscaled KL": "retina-unscaled-kl"},
+        ("accuracy", "calibrated_nll", "auc"), ("mean-field-vi",),
+    ),
+    Study(
+        "K-FAC and cyclical sampling (P), CIFAR-10", "cifar10",
+        {"K-FAC sums": "cifar10-kfac-sums", "L⁻¹z": "cifar10-untransposed-factors",
+         "noise by batches": "cifar10-noise-by-batches"},
+        ("accuracy", "calibrated_nll"), ("laplace", "csgld"),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A method's score with a mistake and without it.
+
+    Attributes:
+        method: The method.
+        metric: The score.
+        corrected: Its values without the mistake.
+        mistaken: Its values with it.
+        test: Mistaken less corrected.
+    """
+
+    method: str
+    metric: str
+    corrected: Values
+    mistaken: Values
+    test: PairTest
+
+
+def training_changes(runs: Runs, base: str, task: str, metrics: Iterable[str], methods: Iterable[str]) -> list[Change]:
+    """Return the changes of methods that were trained with and without a mistake, on the seeds that both have."""
+    changes = []
+    for method in methods:
+        sides = runs.get((base, method), {}), runs.get((task, method), {})
+        shared = [key for key in sides[0] if key in sides[1]]
+        if not shared or sides[0][shared[0]].run.id == sides[1][shared[0]].run.id:
+            continue  # not run, or untouched by the mistake: the same prediction
+        for metric in metrics:
+            pairs = {name: [side[key] for key in shared] for name, side in zip(SIDES, sides, strict=True)}
+            changes.append(compared(method, metric, pairs))
+    return changes
+
+
+SIDES = ("corrected", "mistaken")
+
+
+def compared(method: str, name: str, sides: Mapping[str, list[Stored]]) -> Change:
+    """Return the change of one score, judged over trainings and test rows, or over rows for a single training."""
+    metric = metric_named(name)
+    detection = "ood" in metric.needs
+    predictions = {side: [_read(stored, detection) for stored in own] for side, own in sides.items()}
+    values = {side: Values(tuple(metric.compute(p) for p in own)) for side, own in predictions.items()}
+    sample = sample_of(name, predictions)
+    if min(runs.n for runs in values.values()) > 1:
+        pairs = compare_methods(values, metric.better, sample)
+    else:
+        pairs = compare_systems(values, metric.better, sample)
+    (test,) = pairs.tests
+    sign = 1.0 if test.first == "mistaken" else -1.0
+    low, high = sorted((sign * test.low, sign * test.high))
+    oriented = PairTest("mistaken", "corrected", sign * test.difference, test.error, test.freedom, low, high,
+                        test.p, test.adjusted_p, test.resolves, test.better)  # fmt: skip
+    return Change(method, name, values["corrected"], values["mistaken"], oriented)
+
+
+def sample_of(name: str, sides: Mapping[str, list[Predictions]]) -> Sample:
+    """Return both sides' values on the test rows as a sample, each averaged over its runs."""
+    metric = metric_named(name)
+    first = next(iter(sides.values()))[0]
+    if metric.per_example is not None:
+        score = metric.per_example
+        return Rows({side: np.mean([score(p) for p in own], axis=0) for side, own in sides.items()}, first.group)
+    forms = {(side, i): metric_statistic(metric, p) for side, own in sides.items() for i, p in enumerate(own)}
+    draws = replicate(forms, units_of(first), replicates=REPLICATES, seed=0)
+    means = {side: np.mean([draws[side, i] for i in range(len(own))], axis=0) for side, own in sides.items()}
+    count = units_of_smaller_side(first.ood, first.group) if "ood" in metric.needs else units_of(first).count
+    return Replicates(means, count)
+
+
+def order_agreement(runs: Runs, base: str, task: str, metric: str) -> tuple[float, int] | None:
+    """Return Kendall's τ of the orders of the methods that both tasks have, and how many these are."""
+    both = {m: set(own) & set(runs[task, m]) for (name, m), own in runs.items() if name == base and (task, m) in runs}
+    methods = [method for method, shared in both.items() if shared]
+    detection = "ood" in metric_named(metric).needs
+
+    def score(side: str, method: str) -> float:
+        own = [runs[side, method][key] for key in sorted(both[method], key=str)]
+        return float(np.mean([metric_named(metric).compute(_read(stored, detection)) for stored in own]))
+
+    tau = kendall_tau(*([score(side, method) for method in methods] for side in (base, task)))
+    return None if tau is None else (tau, len(methods))
+
+
+def _read(stored: Stored, detection: bool) -> Predictions:
+    predictions = stored.with_ood() if detection else stored.in_domain()
+    assert predictions is not None, f"{stored.task.key} has no OOD test set"
+    return predictions

@@ -1,0 +1,69 @@
+"""Write a page from stores: commands, scores, sentences by the rules for verdicts, seeds, cost, version."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import dubio
+from dubio.core.files import write_file
+from dubio.reporting.run_view import RunView
+from dubio.reporting.sections.findings import how_to_read, task_findings
+from dubio.reporting.stored_run import Run
+from results.pages import ROOT, Page, Study
+from results.tables import score_table
+
+MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file -->"
+
+DIGITS = (
+    "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
+    "another order, which many epochs enlarge; by how much scores then differ was not measured."
+)
+
+
+def write_page(page: Page, runs: Mapping[Study, Run]) -> Path:
+    """Write a page whose studies are complete, and return its path."""
+    write_file(page.path, "\n".join(_lines(page, runs)) + "\n")
+    return page.path
+
+
+def _lines(page: Page, runs: Mapping[Study, Run]) -> Iterator[str]:
+    yield f"# {page.title}"
+    yield from ("", MARK.format(name=page.name), "", version_sentence(), "", DIGITS)
+    for study, run in runs.items():
+        yield from ("", f"## {study.heading}", "", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
+        yield from study_lines(study, run)
+
+
+def study_lines(study: Study, run: Run) -> Iterator[str]:
+    """Yield seeds, trainings and cost of a study, then the table and the findings of each of its tasks."""
+    view = run.built.run
+    yield cost_sentence(study, view)
+    for task in view.tasks:
+        yield from ("", f"### {task.key}", "") if len(view.tasks) > 1 else ("",)
+        yield score_table(score for score in run.results.scores if score.task == task.key)
+        yield ""
+        yield from (f"- {sentence}" for sentence in task_findings(view, task))
+    yield from ("", how_to_read(view))
+
+
+def cost_sentence(study: Study, view: RunView) -> str:
+    """Return the seeds, the trainings and their measured cost.
+
+    Raises:
+        ValueError: When the run has another number of trainings than the page is to state.
+    """
+    trainings = {record_id for runs in view.manifest.runs for record_id in runs.fits}
+    seeds = ", ".join(map(str, view.manifest.seeds))
+    seconds = sum(float(view.records[fit].get("seconds", 0.0)) for fit in trainings if fit in view.records)
+    made_of = f" ({study.made_of})" if study.made_of else ""
+    counted = f"{study.trainings} trainings{made_of}"
+    return f"Seeds {seeds}; {counted}; {seconds / 60:.0f} minutes of one core in all for those whose weights predict."
+
+
+def version_sentence() -> str:
+    """Return the version and the commit that made a page."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return f"Made with dubio {dubio.__version__}, commit {commit}."

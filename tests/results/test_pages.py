@@ -1,0 +1,67 @@
+"""The pages of results: their file, their commands, and the numbers of trainings that they state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from results.pages import FILE, ROOT, check_forecast, forecast, make_part, page_named, read_pages
+
+from dubio.core.errors import UnknownName, UserError
+from dubio.runner.benchmark_file import benchmark_files, load_benchmark
+
+PAGES = read_pages()
+STUDIES = [(page.name, study) for page in PAGES.values() for study in page.studies]
+
+
+@pytest.mark.parametrize(("name", "study"), STUDIES, ids=[f"{name}: {study.heading}" for name, study in STUDIES])
+def test_every_command_names_a_benchmark_and_presets_that_exist(name, study):
+    words = study.arguments(Path("data"))
+    assert words[0] in benchmark_files() or (ROOT / words[0]).is_file()
+    preset = words[words.index("--preset") + 1] if "--preset" in words else None
+    benchmark = load_benchmark(str(ROOT / words[0]) if words[0].endswith(".toml") else words[0], preset)
+    labels = {label for entry in benchmark.tasks for label in entry.labels}
+    chosen = [words[i + 1] for i, word in enumerate(words) if word == "--task"]
+    assert {*chosen} <= labels
+    assert {words[i + 1] for i, word in enumerate(words) if word == "--method"} <= {*benchmark.all_methods}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_a_page_states_its_version_and_its_command_and_trainings(page):
+    """A page that was not remade says with which version it was made."""
+    text = page.path.read_text(encoding="utf-8")
+    assert "Made with dubio" in text
+    if page.name == "errata":
+        return
+    for study in page.studies:
+        if f"dubio run {study.command.split(' --no-baselines')[0]}" in text:
+            assert f"{study.trainings} trainings" in text, f"{page.name}: {study.heading}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["text", "retina", "ensembles", "errata"])
+def test_the_numbers_of_trainings_are_those_of_the_commands(name, data_dir, tmp_path):
+    page = page_named(name)
+    forecasts = {study: forecast(study, data_dir, tmp_path) for study in page.studies}
+    assert not [line for line in check_forecast(page, forecasts) if "trainings" in line]
+
+
+def test_a_wrong_number_too_long_a_part_and_too_long_a_page_are_named():
+    page = page_named("ensembles")
+    (study,) = page.studies
+    right = {"trainings": study.trainings, "trials": 0, "seconds": 3600.0}
+    assert not list(check_forecast(page, {study: right}))
+    wrong = list(check_forecast(page, {study: {**right, "trainings": study.trainings + 1, "seconds": 7 * 3600.0}}))
+    for line, clause in zip(wrong, (f"makes {study.trainings + 1} trainings", "needs 4 parts", "7.0 hours"), strict=True):
+        assert clause in line
+
+
+def test_unknown_pages_parts_and_keys_are_refused(tmp_path):
+    with pytest.raises(UnknownName, match="text"):
+        page_named("texts")
+    with pytest.raises(UserError, match="PART must be 1 to"):
+        make_part(page_named("retina"), 9, tmp_path, tmp_path)
+    other = tmp_path / "pages.toml"
+    other.write_text(FILE.read_text(encoding="utf-8").replace("trainings = 29", "traininsg = 29", 1), encoding="utf-8")
+    with pytest.raises(UserError, match="trainings"):
+        read_pages(other)

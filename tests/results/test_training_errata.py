@@ -1,0 +1,61 @@
+"""Mistakes in training: differences of made-up runs, with the interval that the verdicts give."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from results.errata import clinc_sentence, interval_text
+from results.training_errata import compared, order_agreement, training_changes
+from scipy import stats
+
+from dubio.core.predictions import Predictions
+
+
+def stored(accuracy, seed, rows=400):
+    """Predictions with this accuracy on one half of shared labels."""
+    labels = np.random.default_rng(0).integers(0, 2, rows)
+    wrong = np.random.default_rng(seed).permutation(rows) >= round(accuracy * rows)
+    logits = np.where(np.eye(2, dtype=bool)[labels ^ wrong], 1.0, 0.0)[None].astype(np.float32)
+    own = Predictions(logits, labels)
+    run = SimpleNamespace(id=f"{accuracy}-{seed}")
+    return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, task=SimpleNamespace(key="few"))
+
+
+def test_one_training_is_judged_over_test_rows_as_a_paired_test_is():
+    sides = {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.8, 2)]}
+    change = compared("one", "accuracy", sides)
+    right = {name: own[0].in_domain().logits[0].argmax(1) == own[0].in_domain().labels for name, own in sides.items()}
+    differences = right["mistaken"].astype(float) - right["corrected"]
+    test = stats.ttest_1samp(differences, 0.0)
+    low, high = test.confidence_interval()
+    assert (change.corrected.mean, change.mistaken.mean) == (0.9, 0.8)
+    assert (change.test.difference, change.test.low, change.test.high) == pytest.approx((-0.1, low, high), rel=1e-3)
+
+
+def test_several_trainings_widen_the_interval():
+    one = compared("one", "accuracy", {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.8, 2)]})
+    accuracies = ((0.86, 0.94), (0.75, 0.85))
+    corrected, mistaken = ([stored(value, i) for i, value in enumerate(own)] for own in accuracies)
+    several = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
+    assert several.test.difference == pytest.approx(-0.1)
+    assert several.test.high - several.test.low > one.test.high - one.test.low
+
+
+def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
+    same = stored(0.7, 5)
+    runs = {
+        ("base", "a"): {(0, 0): stored(0.9, 1), (1, 0): stored(0.9, 3)}, ("wrong", "a"): {(0, 0): stored(0.8, 2)},
+        ("base", "b"): {(0, 0): same}, ("wrong", "b"): {(0, 0): same},
+        ("base", "c"): {(0, 0): stored(0.6, 4)},
+    }  # fmt: skip
+    changes = training_changes(runs, "base", "wrong", ["accuracy"], ["a", "b", "c"])
+    assert [(change.method, change.corrected.n) for change in changes] == [("a", 1)]
+    assert order_agreement(runs, "base", "wrong", "accuracy") == (1.0, 2)
+
+
+def test_sentences_say_what_was_not_measured():
+    assert "was not measured" in clinc_sentence([])
+    assert "explain 50% of the gap (mean over 2 methods)" in clinc_sentence([0.25, 0.75])
+    assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
