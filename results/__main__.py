@@ -52,7 +52,7 @@ def state(page: Page, data: Path, store: Path) -> int:
     for study, cost in forecasts.items():
         last = number + study.parts - 1
         parts = f"part {number}" if study.parts == 1 else f"parts {number} to {last}"
-        trainings, hours = cost["trainings"] + cost["trials"], cost["seconds"] / 3600
+        trainings, hours = cost["trainings"], cost["seconds"] / 3600
         missing = f"{cost['trainings_left']} to be made, at most {hours:.1f} h of two cores"
         print(f"{parts}: {study.heading}: {trainings} trainings, {missing}")
         number = last + 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import dubio
+from dubio.core.errors import UserError
 from dubio.core.files import write_file
 from dubio.reporting.run_view import RunView
 from dubio.reporting.sections.findings import how_to_read, task_findings
@@ -52,14 +53,30 @@ def cost_sentence(study: Study, view: RunView) -> str:
     """Return the seeds, the trainings and their measured cost.
 
     Raises:
-        ValueError: When the run has another number of trainings than the page is to state.
+        UserError: When the run has another number of trainings than the page is to state.
     """
-    trainings = {record_id for runs in view.manifest.runs for record_id in runs.fits}
+    trainings = trainings_of(view)
+    if len(trainings) != study.trainings:
+        stated = f"pages.toml states {study.trainings}"
+        raise UserError(f"{study.heading}: the run has {len(trainings)} trainings, {stated}; correct the number.")
     seeds = ", ".join(map(str, view.manifest.seeds))
     seconds = sum(float(view.records[fit].get("seconds", 0.0)) for fit in trainings if fit in view.records)
     made_of = f" ({study.made_of})" if study.made_of else ""
     counted = f"{study.trainings} trainings{made_of}"
-    return f"Seeds {seeds}; {counted}; {seconds / 60:.0f} minutes of one core in all for those whose weights predict."
+    return f"Seeds {seeds}; {counted} whose weights predict, {seconds / 60:.0f} minutes of one core in all."
+
+
+def trainings_of(view: RunView) -> set[str]:
+    """Return the ids of all fits that predict, and of those that they continue."""
+    collected: set[str] = set()
+    following = [fit for run in view.manifest.runs for fit in run.fits]
+    while following:
+        fit = following.pop()
+        if fit not in collected:
+            collected.add(fit)
+            start = view.source.spec("fits", fit).get("start")
+            following += [start] if start else []
+    return collected
 
 
 def version_sentence() -> str:

@@ -52,8 +52,8 @@ def test_a_wrong_number_too_long_a_part_and_too_long_a_page_are_named():
     right = {"trainings": study.trainings, "trials": 0, "seconds": 3600.0}
     assert not list(check_forecast(page, {study: right}))
     wrong = list(check_forecast(page, {study: {**right, "trainings": study.trainings + 1, "seconds": 7 * 3600.0}}))
-    for line, clause in zip(wrong, (f"makes {study.trainings + 1} trainings", "needs 4 parts", "7.0 hours"), strict=True):
-        assert clause in line
+    clauses = f"makes {study.trainings + 1} trainings", "needs 4 parts", "7.0 hours"
+    assert all(clause in line for line, clause in zip(wrong, clauses, strict=True))
 
 
 def test_unknown_pages_parts_and_keys_are_refused(tmp_path):

@@ -115,7 +115,8 @@ class Kronecker(Block):
         pairs = zip((self.outputs.double(), self.inputs.double()), damped, strict=True)
         of_g, of_a = (torch.linalg.cholesky((vectors * values) @ vectors.T) for vectors, values in pairs)
         rows = torch.linalg.solve_triangular(of_g, z.double(), upper=False)
-        return torch.linalg.solve_triangular(of_a, rows.T, upper=False).T.to(z.dtype)
+        deviation: Tensor = torch.linalg.solve_triangular(of_a, rows.T, upper=False).T
+        return deviation.to(z.dtype)
 
 
 @dataclass(frozen=True, eq=False)
