@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", type=int, help="make this part alone, and no page")
     parser.add_argument("--dry-run", action="store_true", help="state trainings and forecast, and check pages.toml")
     parser.add_argument("--write", action="store_true", help="write the page from what the store has, and make nothing")
+    parser.add_argument("--computed", action="store_true", help="as --write, without scores not computed before")
     parser.add_argument("--store", type=Path, help="results-store/PAGE if omitted")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DUBIO_DATA", "data")))
     options = parser.parse_args(arguments)
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return state(page, data, store)
         if options.part is not None:
             make_part(page, options.part, data, store)
+            return 0
+        if page.name == "errata" and options.computed:
+            print(write_errata(page, store, computes=False))
             return 0
         print(write(page, data, store, make=not options.write))
     except DubioError as error:

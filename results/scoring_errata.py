@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -102,10 +103,12 @@ def scoring_effects(runs: Runs, task: str, *, replicates: int = REPLICATES, seed
     for mistake in MISTAKES:
         columns: dict[str, tuple[FloatArray, FloatArray]] = {}
         for method, stored in first.items():
-            predictions = stored.with_ood() if mistake.detection else stored.in_domain()
-            if predictions is None or not _applies(mistake, predictions):
-                continue
-            columns[method] = resampled_values(predictions, mistake, replicates=replicates, seed=seed)
+            values = stored.cached(
+                [mistake.published, mistake.correct, replicates, seed],
+                partial(_values, stored, mistake, replicates=replicates, seed=seed),
+            )
+            if len(values):
+                columns[method] = values[0], values[1]
         if columns:
             published, correct = (np.stack([pair[side] for pair in columns.values()], axis=1) for side in (0, 1))
             effects.append(Effect(mistake, task, tuple(columns), published, correct))
@@ -116,6 +119,14 @@ def first_trainings(runs: Runs, task: str) -> dict[str, Stored]:
     """Return the first run of every method on a task."""
     every = {method: own for (name, method), own in runs.items() if name == task}
     return {method: own[min(own, key=lambda key: (key[0], key[1] or 0))] for method, own in every.items()}
+
+
+def _values(stored: Stored, mistake: Mistake, *, replicates: int, seed: int) -> Sequence[FloatArray]:
+    """Return both rows of values, none where the mistake does not apply."""
+    predictions = stored.with_ood() if mistake.detection else stored.in_domain()
+    if predictions is None or not _applies(mistake, predictions):
+        return ()
+    return resampled_values(predictions, mistake, replicates=replicates, seed=seed)
 
 
 def resampled_values(
@@ -178,13 +189,20 @@ def split_effect(runs: Runs, task: str, *, splits: int = SPLITS, seed: int = 0) 
     if len(first) < 2:
         return None
     generator = np.random.default_rng(seed)
-    unseeded, seeded = [], []
-    for stored in first.values():
-        predictions = stored.in_domain()
-        seeded.append(metric_named("calibrated_nll").compute(predictions))
-        seeds = generator.integers(1, 2**31 - 1, splits)
-        unseeded.append([metric_named(f"calibrated_nll(seed={own})").compute(predictions) for own in seeds])
-    return SplitEffect(task, tuple(first), np.array(unseeded), np.array(seeded))
+    scored, unseeded, seeded = [], [], []
+    for method, stored in first.items():
+        seeds = generator.integers(1, 2**31 - 1, splits).tolist()
+        values = stored.cached(["calibrated_nll", seeds], partial(_calibrated, stored, [0, *seeds]))
+        if len(values):
+            scored.append(method)
+            seeded.append(values[0])
+            unseeded.append(values[1:])
+    return SplitEffect(task, tuple(scored), np.array(unseeded), np.array(seeded)) if len(scored) > 1 else None
+
+
+def _calibrated(stored: Stored, seeds: Sequence[int]) -> list[float]:
+    predictions = stored.in_domain()
+    return [metric_named(f"calibrated_nll(seed={seed})").compute(predictions) for seed in seeds]
 
 
 def _applies(mistake: Mistake, predictions: Predictions) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from dubio.core.files import write_file
 from dubio.core.predictions import Predictions, join
+from dubio.core.specs import identity
+from dubio.core.types import FloatArray
 from dubio.reporting.manifest_view import MethodRun, TaskView, read_manifest
 from dubio.reporting.stored_run import open_run
 from dubio.store import Store
@@ -20,11 +25,12 @@ SMALLEST_LOGIT = -1e4
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The predictions of one training, or of one ensemble."""
+    """The predictions of one training, or of one ensemble; ``computes`` unless only scores computed before are used."""
 
     store: Store
     task: TaskView
     run: MethodRun
+    computes: bool = True
 
     def in_domain(self) -> Predictions:
         """Return those of the in-domain test set, its samples pooled."""
@@ -39,11 +45,25 @@ class Stored:
         return in_tested_order(self.in_domain(), outside)
 
 
+    def cached(self, purpose: Sequence[Any], compute: Callable[[], Sequence[Any]]) -> FloatArray:
+        """Return numbers of these predictions, computed once per store, so that writing a page can be interrupted."""
+        key = identity([self.run.id, *purpose])
+        path = self.store.path / "derived" / "results" / f"{key}.json"
+        if path.is_file():
+            return np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)
+        if not self.computes:
+            return np.empty(0)
+        values = np.array(compute(), dtype=np.float64)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(values.tolist()))
+        return values
+
+
 Runs = Mapping[tuple[str, str], Mapping[tuple[int, int | None], Stored]]
 """(task, method) → (seed, member) → predictions."""
 
 
-def read_runs(path: Path) -> Runs:
+def read_runs(path: Path, *, computes: bool = True) -> Runs:
     """Return what the manifests of a store name, each prediction once; nothing where there is no store."""
     collected: dict[tuple[str, str], dict[tuple[int, int | None], Stored]] = {}
     if not (path / "store.json").exists():
@@ -54,7 +74,8 @@ def read_runs(path: Path) -> Runs:
         tasks = {task.key: task for task in view.tasks}
         for own in view.runs:
             key = own.task, own.method
-            collected.setdefault(key, {}).setdefault((own.seed, own.member), Stored(store, tasks[own.task], own))
+            stored = Stored(store, tasks[own.task], own, computes)
+            collected.setdefault(key, {}).setdefault((own.seed, own.member), stored)
     return collected
 
 
