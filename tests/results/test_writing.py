@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from results.pages import Page, Study
+from results.writing import study_lines, trainings_of, write_page
 
 import dubio
 from dubio.core.errors import UserError
-from results.pages import Page, Study
-from results.writing import study_lines, trainings_of, write_page
 
 FILE = """
 name = "few"
