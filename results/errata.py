@@ -164,8 +164,8 @@ def _clinc(runs: Runs) -> Iterator[str]:
 def clinc_sentence(shares: list[float]) -> str:
     """Return how much of the gap the mistakes explain."""
     order = (
-        "The index mistake explains nothing here: CLINC's out-of-scope requests come last, where `~index` takes "
-        "in-domain rows."
+        "Of the mistakes in scoring, `~index` takes in-domain rows alone here, because CLINC's out-of-scope requests "
+        "come last; its change is in the first table."
     )
     if not shares:
         return f"{order} The share of the three mistakes in training was not measured."
