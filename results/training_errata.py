@@ -58,7 +58,7 @@ STUDIES = (
     ),
     Study(
         "KL divergence without 1/N (R), DeepDRiD", "retina", {"unscaled KL": "retina-unscaled-kl"},
-        ("accuracy", "calibrated_nll", "auc"), ("mean-field-vi",),
+        ("accuracy", "calibrated_nll", "class_auroc"), ("mean-field-vi",),
     ),
     Study(
         "K-FAC and cyclical sampling (P), CIFAR-10", "cifar10",

@@ -7,10 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from results.errata import clinc_sentence, interval_text
-from results.training_errata import compared, order_agreement, training_changes
+from results.pages import ROOT
+from results.scoring_errata import MISTAKES
+from results.training_errata import STUDIES, compared, order_agreement, training_changes
 from scipy import stats
 
 from dubio.core.predictions import Predictions
+from dubio.metrics.metric import metric_named
+from dubio.runner.benchmark_file import load_benchmark
 
 
 def stored(accuracy, seed, rows=400):
@@ -59,3 +63,14 @@ def test_sentences_say_what_was_not_measured():
     assert "was not measured" in clinc_sentence([])
     assert "explain 50% of the gap (mean over 2 methods)" in clinc_sentence([0.25, 0.75])
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
+
+
+def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
+    files = ("errata-text", "errata-labels", "errata-retina", "errata-ensembles")
+    for study, name in zip(STUDIES, files, strict=True):
+        benchmark = load_benchmark(str(ROOT / "results" / f"{name}.toml"))
+        called = {entry.called for entry in benchmark.tasks}
+        assert {study.base, *study.mistakes.values()} == called
+        assert {*study.methods} <= {*benchmark.all_methods}
+        assert [metric_named(metric).name for metric in study.metrics] == list(study.metrics)
+    assert all(metric_named(name) for mistake in MISTAKES for name in (mistake.published, mistake.correct))
