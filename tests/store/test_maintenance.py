@@ -147,6 +147,13 @@ def test_the_same_runs_give_the_same_archive(store, kept, tmp_path):
         assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
 
 
+def test_a_new_folder_for_an_export_outlives_a_power_cut(store, kept, tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("dubio.core.files.sync_directory", flushed.append)
+    export(store, ["run-aaaaaaaa"], tmp_path / "new" / "inner" / "copy.tar")
+    assert {tmp_path, tmp_path / "new", tmp_path / "new" / "inner"} <= set(flushed)
+
+
 def test_an_export_overwrites_nothing_and_carries_no_damage(store, kept, tmp_path):
     with pytest.raises(UserError, match="exists already"):
         export(store, ["run-aaaaaaaa"], tmp_path)

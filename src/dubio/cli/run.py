@@ -203,8 +203,10 @@ def _run_shard(
 
 def _make_folder(out: Path) -> None:
     """Make the report's folder before anything is trained: an error hours later would be worse."""
+    from dubio.core.files import make_directories
+
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        make_directories(out)
     except OSError as error:
         raise UserError(f"--out {str(out)!r} cannot be created: {error.strerror}.") from error
 

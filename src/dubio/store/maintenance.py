@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
-from dubio.core.files import atomic_directory, open_atomic
+from dubio.core.files import atomic_directory, make_directories, open_atomic
 from dubio.core.specs import ID, canonical
 from dubio.store.examples import example_files
 from dubio.store.fits import WEIGHTS
@@ -296,7 +296,7 @@ def export(store: Store, names: Sequence[str], target: Path) -> tuple[Path, ...]
         raise UserError(f"{str(target)!r} exists already; name a new file or directory.")
     files = tuple(_files_of_runs(store, names))
     with storing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent)
         if target.suffix in (".zip", ".tar"):
             with open_atomic(target) as sink:
                 (_write_zip if target.suffix == ".zip" else _write_tar)(store.path, files, sink)

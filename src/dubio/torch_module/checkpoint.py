@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import CorruptFile, UserError
+from dubio.core.files import make_directories
 from dubio.core.specs import canonical, describe, identity
 from dubio.core.types import Target
 from dubio.inference.batches import LabelledRows
@@ -199,7 +200,7 @@ def _make_folder(path: Path, name: str) -> None:
         in_use = path.exists() and any(item.name not in (LOCK, LOCKS, TMP) for item in path.iterdir())
         if in_use and not (path / CALL).is_file():
             raise UserError(f"checkpoint: {name} holds other files; give a new or empty folder.")
-        path.mkdir(parents=True, exist_ok=True)
+        make_directories(path)
 
 
 def _check_call(path: Path, spec: CallSpec, name: str) -> None:
