@@ -43,6 +43,12 @@ def test_hoeffding_bentkus_by_its_formula_and_inverse(mean, count):
         assert hoeffding_bentkus_p(mean, count, upper - 1e-6) > 0.05
 
 
+@pytest.mark.parametrize("count", [1, 17, 400])
+def test_hoeffding_bentkus_upper_without_losses_has_a_closed_form(count):
+    # (1 − r)ⁿ = level, as KL(0 ‖ r) = −log(1 − r) and Bentkus has e times as much
+    assert hoeffding_bentkus_upper(0.0, count, 0.05) == pytest.approx(1 - 0.05 ** (1 / count), abs=2e-9)
+
+
 def test_hoeffding_bentkus_is_no_tighter_than_what_is_exact():
     for errors in range(0, 40, 7):
         assert hoeffding_bentkus_p(errors / 100, 100, 0.3) >= binomial_p(errors / 100, 100, 0.3) - 1e-12
