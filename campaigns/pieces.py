@@ -93,11 +93,19 @@ def run_pieces(pieces: Sequence[Piece], kept: Kept, jobs: int) -> list[Figures]:
             seconds = time.monotonic() - began
             print(f"{name}: {seconds:.0f} s{problems}; {len(waiting) + len(running)} to go", flush=True)
     finally:
-        for process in running:
-            os.kill(process, signal.SIGTERM)
-        for process in running:
-            os.waitpid(process, 0)
+        _end(set(running))
     return [figures for piece in pieces if (figures := kept.figures(piece.name)) is not None]
+
+
+def _end(processes: set[int]) -> None:
+    """End processes; again after some seconds, for an interrupt that meets a finaliser is lost."""
+    while processes:
+        for process in processes:
+            os.kill(process, signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while processes and time.monotonic() < deadline:
+            processes -= {process for process in processes if os.waitpid(process, os.WNOHANG)[0]}
+            time.sleep(0.05)
 
 
 def _start(piece: Piece, path: Path) -> int:

@@ -85,7 +85,10 @@ def fast():
 def slow():
     Path(sys.argv[1], "begun").touch()
     if not Path(sys.argv[1], "go").exists():
-        time.sleep(60)
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:  # lost, as in a finaliser
+            time.sleep(60)
     return {"n": 1, "problems": []}
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
