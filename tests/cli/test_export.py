@@ -49,6 +49,7 @@ def test_a_model_is_refreshed_with_more_rows(texts_run, texts_csv, tmp_path):
     places = ("--store", tmp_path / "store", "--out", tmp_path / "report")
     result = invoke(app, "run", "--from", tmp_path / "model", *data, *places)
     assert "train 240 → 264" in result.stderr
+    assert "rows of the earlier model are in the parts where they were; 40 new rows" in result.stderr
     assert "classes: the same 2" in result.stderr
     assert "The policy of the old model is not for the new one" in result.stderr
     old = dubio.load(tmp_path / "model")

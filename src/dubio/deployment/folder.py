@@ -3,7 +3,7 @@
 ``model.json`` holds everything but weights and encoders: names, form of a row, recipe, recalibration, policy, summary
 of the run's rows, fingerprints of its data, and the SHA-256 of every other file; its own hash is its ``seal``.
 ``weights-0.safetensors`` and so on are the store's own files, ``encoder-0.json`` the encoders, ``card.md`` the model
-card.
+card. ``parts.npz`` holds a digest of each row of the user's own data with its part, for a later run on more rows.
 
 The seal shows damage: a file that was cut off, exchanged or edited. It is no signature: whoever can write the folder
 can seal it again. Nothing in it is executed or unpickled.
@@ -40,9 +40,10 @@ from dubio.referral.policy import Policy
 from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.measures import in_domain_metrics, measure
 from dubio.store.records import SEAL, StoredFile, check_file, file_facts, json_bytes, read_json, seal, verify_file
+from dubio.tasks.own.earlier_parts import write_parts
 from dubio.torch_module.fit_file import FAULTS
 
-DESCRIPTION, CARD, GRAPH = "model.json", "card.md", "model.onnx"
+DESCRIPTION, CARD, GRAPH, PARTS = "model.json", "card.md", "model.onnx", "parts.npz"
 
 COMPARED_ROWS = 64
 """Rows on which an ONNX graph is compared with the model."""
@@ -131,6 +132,8 @@ def export_model(selected: RunModel, model: Model, out: str | Path, *, onnx: boo
             fits = _write_fits(fresh, model)
             if onnx:
                 write_onnx(model, fresh / GRAPH, _rows_to_compare(selected))
+            if selected.entry["task"] == "own" and not isinstance(selected.task, str):
+                write_parts(fresh / PARTS, selected.task)
             (fresh / CARD).write_text(model_card(model, source), encoding="utf-8")
             files = {path.name: StoredFile(**file_facts(path)) for path in sorted(fresh.iterdir())}
             parts = model.empty_decision, fits, model.recalibration, model.policy, model.training

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.errors import UserError, listing
-from dubio.deployment.folder import ModelFile, model_source, read_description, recalibrated
+from dubio.deployment.folder import PARTS, ModelFile, model_source, read_description, recalibrated
 from dubio.deployment.run_models import RunModel
 from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, TaskEntry, Variant
@@ -35,10 +35,13 @@ def refreshed_benchmark(folder: Path, data: Path | None) -> tuple[Benchmark, Mod
         raise UserError(f"--from: the model was trained on {entry['name']}, whose data are not a file of yours.")
     if data is None:
         raise UserError("--from needs --data: the file or folder with all rows, old and new.")
+    own_data = {DATA: str(whole_path(str(data))), "parts": None}
+    if PARTS in content.files:
+        own_data["parts"] = str(whole_path(str(folder / PARTS)))
     stored: Mapping[str, Any] = content.source.benchmark
     names = content.names
     task = next(
-        TaskEntry(**{**own, "arguments": {**own["arguments"], DATA: str(whole_path(str(data)))}, "methods": None})
+        TaskEntry(**{**own, "arguments": {**own["arguments"], **own_data}, "methods": None})
         for own in stored["tasks"]
         if own["network"] == names.network and own["arguments"] == arguments
     )
@@ -68,6 +71,9 @@ def changes(content: ModelFile, run: Run) -> list[str]:
         for name in dict.fromkeys([*sizes[0], *sizes[1]])
     ]
     sentences = [f"rows: {', '.join(rows)}"]
+    if PARTS not in content.files:
+        reason = "the model does not hold the parts of its rows"
+        sentences.append(f"Rows were divided anew, since {reason}: some of its test rows may have been trained on.")
     before, after = set(content.fits[0].spec["task"]["classes"]), set(model.classes)
     for verb, names in (("new", after - before), ("no longer there", before - after)):
         if names:

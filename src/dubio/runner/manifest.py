@@ -27,7 +27,7 @@ from dubio.store import Store
 
 SCHEMA = 1
 
-PATHS = (DATA, "shift_data")
+PATHS = (DATA, "shift_data", "parts")
 """Arguments of tasks that name a file or folder."""
 
 SPLIT_FACTS = ("name", "kind", "family", "severity", "fingerprint")

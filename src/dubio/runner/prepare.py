@@ -208,7 +208,7 @@ def _unread_name(entry: TaskEntry) -> str:
     """Return the probable name of a task that was not read, such as ``aapd-novelty``."""
     defaults = TASKS.entry(entry.name).defaults()
     texts = [value for key, value in entry.arguments.items() if isinstance(value, str) and value != defaults.get(key)]
-    paths = {entry.arguments.get(key) for key in ("data", "shift_data", "data_dir")}
+    paths = {entry.arguments.get(key) for key in ("data", "shift_data", "data_dir", "parts")}
     return "-".join([entry.name, *(text for text in texts if text not in paths)])
 
 

@@ -41,6 +41,8 @@ class DataOptions:
         fractions: Shares of train, val, cal and test.
         split_seed: Seed of random parts and of automatic novelty.
         size: Both sides of every image (a folder: 64 unless given; npz: as they are).
+        parts: The file with the parts of an earlier model's rows, which stay where they were; no option of the command
+            line (``dubio run --from`` sets it). Parts that the data names, and those by time, do not need it.
     """
 
     data: str
@@ -63,6 +65,7 @@ class DataOptions:
     fractions: tuple[float, ...] = _option((0.6, 0.1, 0.15, 0.15), "Shares of train,val,cal,test.")
     split_seed: int = _option(0, "Seed of the split.")
     size: int | None = _option(None, "Both sides of every image, in pixels.")
+    parts: str | None = None
 
     def columns(self) -> dict[str, str]:
         """Return the named columns by argument, features and the separator excepted."""

@@ -194,6 +194,22 @@ def fill_parts(
     return missing
 
 
+def divide_further(
+    parts: IntArray, rows: IntArray, labels: IntArray, options: SplitOptions, *, group: StrArray | None = None
+) -> None:
+    """Divide rows that come to others which have their parts already, in place; of few rows, a part may get none.
+
+    Args:
+        parts: The part of each row ``[N]``; changed at ``rows``.
+        rows: The rows to divide.
+        labels: Class index ``[N]``, or multi-hot ``[N, K]``.
+        options: Shares and seed.
+        group: The group of each row ``[N]``.
+    """
+    units = np.arange(len(rows)) if group is None else np.unique(group[rows], return_inverse=True)[1]
+    parts[rows] = _Stratifier(labels[rows], units, options.fractions, np.random.default_rng(options.seed)).run()[units]
+
+
 def balanced_rows(labels: IntArray, count: int, seed: int) -> IntArray:
     """Draw rows at random, of every class its share to within a row (largest remainders), in their original order.
 

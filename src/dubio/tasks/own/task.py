@@ -22,6 +22,7 @@ from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Sp
 from dubio.tables import read_table
 from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_sentences
+from dubio.tasks.own.earlier_parts import keep_earlier_parts
 from dubio.tasks.own.reading import Rows, feature_names, rows_of_folder, rows_of_npz, rows_of_table
 from dubio.tasks.shift import hold_out, hold_out_untrained, novel_names, other_domains
 from dubio.tasks.splitting import (
@@ -283,6 +284,9 @@ def _fill(parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, o
     shares = SplitOptions(options.fractions, options.split_seed)
     random = f"at random, stratified by label (seed {options.split_seed})"
     how = random if rows.time is None else "by time, oldest first"
+    if rows.split is None and rows.time is None and options.parts is not None:
+        path = Path(options.parts).expanduser()
+        return keep_earlier_parts(path, parts, pool, rows.inputs, encoded.labels, shares, rows.group)
     if rows.split is None:
         if rows.time is None and encoded.labels.ndim == 1:
             _refuse_single_rows(encoded, pool, rows)
