@@ -183,7 +183,7 @@ def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None)
 
 def _sets(fit: Mapping[str, Any]) -> int:
     """Return the members inside the network of a fit."""
-    return int(getattr(restore(fit["recipe"]), "sets", 1))
+    return int(getattr(restore(fit["recipe"]), "sets", 1)) if "recipe" in fit else 1
 
 
 def missing_nodes(store: Store | None, nodes: Iterable[Node]) -> list[Node]:
@@ -247,8 +247,7 @@ def setup_key(node: Node) -> str:
 
 
 def _members(node: Node) -> dict[str, Any]:
-    recipe = node.spec["recipe"]
-    return {"edits": recipe["fields"]["edits"]} if _sets(node.spec) > 1 else {}
+    return {"edits": node.spec["recipe"]["fields"]["edits"]} if _sets(node.spec) > 1 else {}
 
 
 def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:

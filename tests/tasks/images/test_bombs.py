@@ -45,7 +45,7 @@ readers = {
     "large.png": lambda path: open_picture(path, 32),
     "narrow.png": lambda path: decode_square(path, Square(256, 224)),
     "images.idx.gz": lambda path: read_idx(path, 28),
-    "corpus.jsonl.gz": _json_lines,
+    "corpus.jsonl.gz": lambda path: list(_json_lines(path)),
     "newsgroups.whl": _read_wheel,
     "strings.xlsx": read_records,
     "columns.xlsx": read_records,
