@@ -43,9 +43,9 @@ def read_earlier_parts(path: Path) -> dict[bytes, int]:
     if not fitting or digests.dtype != np.uint8 or parts.dtype != np.uint8 or int(parts.max(initial=0)) >= len(PARTS):
         raise BadFile(f"{str(path)!r} is not a file of parts, as dubio export writes it.")
     earlier: dict[bytes, int] = {}
-    for digest, part in zip(digests, parts.tolist(), strict=True):
+    for digest, index in zip(digests, parts.tolist(), strict=True):
         key = digest.tobytes()
-        earlier[key] = max(part, earlier.get(key, part))
+        earlier[key] = max(index, earlier.get(key, index))
     return earlier
 
 
