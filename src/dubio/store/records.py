@@ -144,7 +144,8 @@ class StoredSplit(StoredFile):
 
 
 FIGURES = frozenset({"bytes", "seconds", "examples", "parameters", "epochs"})
-"""Numbers of a record, where it has them; one of predictions states its bytes, seconds and examples."""
+"""Numbers of a record, where it has them; one of predictions states its bytes, seconds and examples,
+and its environment."""
 
 
 def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[s
         value = record.get(name)
         if not isinstance(value, int | float) and (value is not None or name in required):
             raise CorruptFile(f"{path}: {name!r} is no number.")
-    if not isinstance(record.get("environment", {}), dict):
+    if not isinstance(record.get("environment", None if required else {}), dict):
         raise CorruptFile(f"{path}: 'environment' is no object.")
     return record
 
