@@ -132,7 +132,7 @@ def export_model(selected: RunModel, model: Model, out: str | Path, *, onnx: boo
             fits = _write_fits(fresh, model)
             if onnx:
                 write_onnx(model, fresh / GRAPH, _rows_to_compare(selected))
-            if selected.entry["task"] == "own" and not isinstance(selected.task, str):
+            if selected.entry.get("task") == "own" and not isinstance(selected.task, str):
                 write_parts(fresh / PARTS, selected.task)
             (fresh / CARD).write_text(model_card(model, source), encoding="utf-8")
             files = {path.name: StoredFile(**file_facts(path)) for path in sorted(fresh.iterdir())}
