@@ -11,7 +11,17 @@ import pytest
 
 from dubio.core.errors import CorruptFile
 from dubio.core.validate import json_schema
-from dubio.store.records import Manifest, read_json, read_manifest, read_record, read_spec, seal, with_defaults
+from dubio.store.records import (
+    RECORD,
+    Manifest,
+    StoredSplit,
+    read_json,
+    read_manifest,
+    read_record,
+    read_spec,
+    seal,
+    with_defaults,
+)
 from tests.core.helpers import schema_fault
 
 PATH = Path(__file__).parent / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
@@ -112,3 +122,13 @@ def test_a_long_document_keeps_names_of_files_that_are_no_text(tmp_path: Path) -
     path = tmp_path / "run.json"
     path.write_bytes(seal(document))
     assert read_json(path)["data"] == "caf\udce9.csv"
+
+
+def test_a_record_of_predictions_states_its_environment(tmp_path: Path) -> None:
+    """That of an ensemble is read from its first member's."""
+    document = {"files": {}, "bytes": 0, "seconds": 0.0, "examples": 0}
+    (tmp_path / RECORD).write_bytes(seal(document))
+    with pytest.raises(CorruptFile, match="'environment' is no object"):
+        read_record(tmp_path, StoredSplit)
+    (tmp_path / RECORD).write_bytes(seal({**document, "environment": {}}))
+    assert read_record(tmp_path, StoredSplit)["environment"] == {}
