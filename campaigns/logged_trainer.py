@@ -20,7 +20,8 @@ LOG = "trainings"
 _inner: Any = importlib.import_module(os.environ.get("DUBIO_TRIAL_TRAINER", FAKE))
 FitContext, NetworkSpec = _inner.FitContext, _inner.NetworkSpec
 fit_spec, pred_spec, check, estimate = _inner.fit_spec, _inner.pred_spec, _inner.check, _inner.estimate
-predictor, predict_with, encode_split = _inner.predictor, _inner.predict_with, _inner.encode_split
+predictor, predict_with = _inner.predictor, _inner.predict_with
+encode_split, encoder_split = _inner.encode_split, _inner.encoder_split
 
 
 def fit(spec: Any, task: Any, context: Any) -> Any:

@@ -85,9 +85,12 @@ def fit_spec(
         start_id: The fit it continues from.
     """
     train_split, val_split = training_splits(task)
-    if isinstance(recipe, EstimatorRecipe):
+    learned_from: dict[str, str] = {}
+    if isinstance(recipe, EstimatorRecipe):  # with an encoding of its own
         parts = recipe.spec_parts(task.inputs)
     else:
+        if encoding.learns_from_all:
+            learned_from = {"all": encoder_split(encoding, task).fingerprint}
         if val_split is None and (choice := recipe.collect.chooses):
             raise UserError(f"{recipe.name}: {choice}, and task {task.name} has no validation split (val = 0).")
         parts = {
@@ -108,7 +111,7 @@ def fit_spec(
             "classes": list(task.classes),
             "train": train_split.fingerprint,
             "val": None if val_split is None else val_split.fingerprint,
-            **({"all": encoder_split(encoding, task).fingerprint} if encoding.learns_from_all else {}),
+            **learned_from,
         },
         **parts,
     }
