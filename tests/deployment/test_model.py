@@ -200,3 +200,8 @@ def test_a_score_next_to_the_threshold_is_said():
     assert near_threshold(scores, 0.5).tolist() == [False, True, False, True, True, False, False]
     large = np.array([1000.0, 1000.0 + 5e-3, 1000.1, -1000.0])  # an own score: the tolerance is relative
     assert near_threshold(large, 1000.0).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("threshold", [np.inf, -np.inf])
+def test_no_score_is_near_a_threshold_that_decides_all_rows_alike(threshold):
+    assert not near_threshold(np.array([0.0, 0.3, 1e6]), threshold).any()

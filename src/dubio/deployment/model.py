@@ -351,6 +351,8 @@ def near_threshold(scores: FloatArray, threshold: float) -> NDArray[np.bool_]:
 
     A method's own uncertainty, such as a distance, may be large: beyond 1 the tolerance is relative.
     """
+    if not np.isfinite(threshold):  # every row is retained, or referred
+        return np.zeros(len(scores), dtype=np.bool_)
     reach = TOLERANCE * max(1.0, abs(threshold))
     below, above = (rounded(scores + shift) <= threshold for shift in (-reach, reach))
     return np.asarray((below != above) | (np.abs(scores - threshold) <= reach))
