@@ -69,3 +69,12 @@ def texts_run(texts_csv, tmp_path_factory):
         baselines=False,
         progress=False,
     )
+
+
+@pytest.fixture(scope="session")
+def clean():
+    """An environment in which dubio was installed as the Dockerfile does it."""
+    from tests.clean_environment import clean_environment
+
+    with clean_environment() as environment:
+        yield environment

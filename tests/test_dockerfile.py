@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -17,33 +16,8 @@ import typer
 
 import dubio
 from dubio.cli.app import app
+from tests.clean_environment import ROOT, USER, of, steps
 from tests.serving.helpers import capacity_policy
-
-ROOT = Path(__file__).resolve().parents[1]
-USER = 10001
-
-
-def steps() -> list[tuple[str, str]]:
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
-
-
-def of(word: str) -> list[str]:
-    return [rest for name, rest in steps() if name == word]
-
-
-def copy_all(target: Path, model: Path) -> None:
-    """Do what the COPY steps do, into a folder; the model is that of the test."""
-    for words in map(str.split, of("COPY")):
-        *sources, into = words
-        for name in sources:
-            source = model if name == "model" else ROOT / name
-            whole = target / into if into not in (".", "./") else target / source.name
-            if source.is_dir():
-                shutil.copytree(source, whole, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, whole)
 
 
 def test_the_server_runs_as_a_user_that_was_made_for_it():
@@ -73,7 +47,7 @@ def test_what_is_copied_exists():
 
 
 @pytest.mark.slow
-def test_its_steps_run_in_a_clean_environment_and_its_server_answers(texts_run, tmp_path):
+def test_its_server_answers_in_a_clean_environment_as_a_user_without_privileges(texts_run, clean, tmp_path):
     from dubio.deployment.folder import export_model
     from dubio.deployment.run_models import RunModel
     from dubio.referral import fit_capacity_policy
@@ -82,24 +56,18 @@ def test_its_steps_run_in_a_clean_environment_and_its_server_answers(texts_run, 
     model = selected.model()
     policy = fit_capacity_policy(selected.stored("cal", model), capacity=0.3)
     folder = export_model(selected, model.with_parts(policy=policy), tmp_path / "exported" / "model")
-    environment, application, decisions = tmp_path / "environment", tmp_path / "app", tmp_path / "decisions"
-    application.mkdir()
-    decisions.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    copy_all(application, folder)
-    clean = {"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
-    clean["DUBIO_SERVE_TOKEN"] = "0123456789abcdef"
-    clean |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    for step in of("RUN"):
-        if "useradd" not in step:  # which would make a user of this machine
-            subprocess.run(["sh", "-c", step], cwd=application, env=clean, check=True)
-    words = json.loads(of("CMD")[0])
+    shutil.copytree(folder, clean.app / "model")
+    decisions = clean.writable("decisions")
     replaced = {"/decisions": str(decisions), "0.0.0.0": "127.0.0.1", "8000": "0"}
-    words = [replaced.get(word, word) for word in words]
-    before = {path for path in application.rglob("*") if "__pycache__" not in path.parts}
-    process = subprocess.Popen(words, cwd=application, env=clean, stderr=subprocess.PIPE, text=True)
+    words = [replaced.get(word, word) for word in json.loads(of("CMD")[0])]
+    before = {path for path in clean.app.rglob("*") if "__pycache__" not in path.parts}
+    token = {"DUBIO_SERVE_TOKEN": "0123456789abcdef"}
+    process = clean.start(words, clean.app, stderr=subprocess.PIPE, variables=token)
     try:
         match = next(m for line in process.stderr if (m := re.match(r"dubio serve: (\S+)/$", line.strip())))
+        if os.geteuid() == 0:
+            (uid,) = re.findall(r"^Uid:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+            assert int(uid) == USER
         headers = {"authorization": "Bearer 0123456789abcdef"}
         rows = [{"id": "a", "row": {"review": "good fine film"}}]
         assert httpx.post(f"{match[1]}/decide", json={"rows": rows}).status_code == 401
@@ -109,10 +77,11 @@ def test_its_steps_run_in_a_clean_environment_and_its_server_answers(texts_run, 
         check = shlex.split(of("HEALTHCHECK")[0].partition("CMD ")[2].strip("[]").replace('", "', '" "'))
         assert check[0] == "python"
         probe = check[2].replace("http://127.0.0.1:8000", match[1])
-        subprocess.run([environment / "bin" / "python", "-c", probe], check=True, env=clean)
+        assert clean.start(["python", "-c", probe], clean.app).wait(60) == 0
     finally:
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 0
     # The user of the image owns the volume alone: nothing may be written beside it.
-    assert {path for path in application.rglob("*") if "__pycache__" not in path.parts} == before
+    assert {path for path in clean.app.rglob("*") if "__pycache__" not in path.parts} == before
+    assert (decisions / "decisions.log").stat().st_size > 0
