@@ -83,4 +83,4 @@ def version_sentence() -> str:
     """Return the version and the commit that made a page."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    return f"Made with dubio {dubio.__version__}, commit {commit}."
+    return f"Made with dubio {dubio.__version__}, commit {commit}. Trainings that the store had before may be older."
