@@ -38,7 +38,9 @@ def test_one_run_per_method_supports_none():
 
 def test_the_commands_are_filled_in():
     task = task_view("a", 2)
-    commands = deployment_commands(run_of(CLEAR, task), task, "it's-1a2b", store="other store")
+    own = run_of(CLEAR, task)
+    vars(own).update(store="other store")  # beside the costs that it holds
+    commands = deployment_commands(own, task, "it's-1a2b")
     words = shlex.split(commands["Predict new rows"])
     assert words[:5] == ["dubio", "predict", "it's-1a2b", "--method", "best"]
     assert words[words.index("--store") + 1] == "other store"

@@ -46,7 +46,8 @@ def export(
         capacity: The same: refer at most this share of rows, on average.
         onnx: Also write an ONNX graph of a method that predicts in single passes, compared with torch to 1e-5.
     """
-    from dubio.deployment.folder import check_new_folder, export_model, recalibrated
+    from dubio.core.files import check_new_folder
+    from dubio.deployment.folder import export_model, recalibrated
     from dubio.deployment.run_models import RunModel, resolve_method
     from dubio.reporting.stored_run import open_run
 

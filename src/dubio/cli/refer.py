@@ -78,6 +78,7 @@ def fit(
         force: Accept a split that training or selection has used; voids the guarantee.
     """
     from dubio import referral
+    from dubio.core.files import check_new_folder
 
     screening = specificity if sensitivity is None else sensitivity
     goals = {"--max-risk": max_risk, "--targets": targets, "--capacity": capacity}
@@ -92,7 +93,7 @@ def fit(
             raise UserError(f"--report is the sheet of one policy; given --targets {targets}. Choose one of the folder "
                             "and write its sheet with dubio refer apply --report.")  # fmt: skip
         bounds = _bounds(targets, len(named))
-        _check_new_folder(output)
+        check_new_folder(output)
         _fit_targets(_calibration_sets(reading, named, empty_decision), bounds, output, reading.by or (), common, json)
         return
     if len(named) > 1:
@@ -187,12 +188,6 @@ def _bounds(targets: str, systems: int) -> tuple[float, ...]:
     return bounds
 
 
-def _check_new_folder(output: Path) -> None:
-    """Refuse a folder with files: policies of an earlier fit would stand beside the new ones, with another level."""
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise UserError(f"--output {str(output)!r} must be a new or an empty folder with --targets.")
-
-
 def _fit_targets(
     systems: Mapping[str, Predictions], targets: tuple[float, ...], output: Path, by: Sequence[str],
     common: Mapping[str, Any], json: bool,
@@ -207,7 +202,7 @@ def _fit_targets(
         share = (1.0 - common["confidence"]) / len(targets) / len(systems)
         needs = _needed(systems, dict.fromkeys(systems, max(targets)), 1.0 - share, common["quantity"])
         raise NoGuarantee(" ".join((str(refusal), *needs)), refusal.upper, refusal.coverage) from refusal
-    _write_folder(output, grid.files())
+    grid.write(output)
     document, lines = {**grid.as_dict(), "path": str(output)}, [*_grid_lines(grid)]
     plain_stops = [stop for own in document["systems"] for stop in own["stops"]]
     for stop, plain in zip(grid.stops, plain_stops, strict=True):
@@ -223,18 +218,6 @@ def _fit_targets(
         for note in (*notes, *needs, *([SUBGROUP_NOTE] if by else ())):
             say(f"note: {note}")
         say(f"policies: {output}")
-
-
-def _write_folder(output: Path, files: Mapping[str, str]) -> None:
-    """Write a folder of files, all of them or none."""
-    from dubio.core.files import atomic_directory, writing
-
-    with writing(output):
-        if output.exists():
-            output.rmdir()  # it is empty
-        with atomic_directory(output) as scratch:
-            for name, content in files.items():
-                (scratch / name).write_bytes(content.encode("utf-8"))
 
 
 def _grid_lines(grid: PolicyGrid) -> Iterator[str]:

@@ -271,8 +271,7 @@ def _print_results(run: Run, report: WrittenReport, *, as_json: bool) -> None:
     say(f"\nrun     {run.name} in {run.store}\nresults {report.table}\nreport  {report.page}")
     view = report.report.run
     for task in view.tasks[:1]:
-        commands = deployment_commands(view, task, run.name, store="" if run.store == STORE else str(run.store))
-        for purpose, command in commands.items():
+        for purpose, command in deployment_commands(view, task, run.name).items():
             say(f"{purpose.lower()}: {command}")
 
 

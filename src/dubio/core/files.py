@@ -187,6 +187,27 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder for a command's or function's output that has files: older ones would stand beside the new."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"--output {str(folder)!r} must be a new or an empty folder.")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Write a folder that is new or empty, all of it or nothing; the block gets the directory to write to.
+
+    Raises:
+        UserError: When the folder has files, or cannot be written.
+    """
+    check_new_folder(folder)
+    with writing(folder):
+        if folder.exists():
+            folder.rmdir()  # it is empty
+        with atomic_directory(folder) as scratch:
+            yield scratch
+
+
 def place_file(scratch: Path, target: Path) -> None:
     """Flush a file and rename it to its target on the same file system, replacing what was there; for good."""
     sync_file(scratch)

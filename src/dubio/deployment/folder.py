@@ -25,7 +25,7 @@ from dubio.calibration.recalibration import (
     fit_recalibration,
 )
 from dubio.core.errors import BadFile, CorruptFile, DubioError, UserError
-from dubio.core.files import atomic_directory, writing
+from dubio.core.files import new_folder
 from dubio.core.specs import canonical, identity
 from dubio.core.types import EmptyDecision, Examples, Kind
 from dubio.core.validate import NonNegative, decode, document, encode, entries
@@ -123,22 +123,18 @@ def export_model(selected: RunModel, model: Model, out: str | Path, *, onnx: boo
         UserError: When the folder has files already, or cannot be written.
     """
     folder = Path(out)
-    check_new_folder(folder)
     source = model_source(selected, model)
-    with writing(folder):
-        if folder.exists():
-            folder.rmdir()  # it is empty
-        with atomic_directory(folder) as fresh:
-            fits = _write_fits(fresh, model)
-            if onnx:
-                write_onnx(model, fresh / GRAPH, _rows_to_compare(selected))
-            if selected.entry.get("task") == "own" and not isinstance(selected.task, str):
-                write_parts(fresh / PARTS, selected.task)
-            (fresh / CARD).write_text(model_card(model, source), encoding="utf-8")
-            files = {path.name: StoredFile(**file_facts(path)) for path in sorted(fresh.iterdir())}
-            parts = model.empty_decision, fits, model.recalibration, model.policy, model.training
-            content = ModelFile(model.identity, model.names, model.form, *parts, source, files, __version__)
-            (fresh / DESCRIPTION).write_bytes(seal(encode(content)))
+    with new_folder(folder) as fresh:
+        fits = _write_fits(fresh, model)
+        if onnx:
+            write_onnx(model, fresh / GRAPH, _rows_to_compare(selected))
+        if selected.entry.get("task") == "own" and not isinstance(selected.task, str):
+            write_parts(fresh / PARTS, selected.task)
+        (fresh / CARD).write_text(model_card(model, source), encoding="utf-8")
+        files = {path.name: StoredFile(**file_facts(path)) for path in sorted(fresh.iterdir())}
+        parts = model.empty_decision, fits, model.recalibration, model.policy, model.training
+        content = ModelFile(model.identity, model.names, model.form, *parts, source, files, __version__)
+        (fresh / DESCRIPTION).write_bytes(seal(encode(content)))
     return folder
 
 
@@ -152,12 +148,6 @@ def _rows_to_compare(selected: RunModel) -> Examples:
         raise UserError(f"--onnx: the graph is compared with the model on rows of the run: {selected.task}")
     rows = selected.task.of_kind("id", "val", "train")[0].data
     return rows.take(np.arange(min(len(rows), COMPARED_ROWS)))
-
-
-def check_new_folder(folder: Path) -> None:
-    """Refuse a folder that has files."""
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"--output {str(folder)!r} must be a new or an empty folder.")
 
 
 def _write_fits(folder: Path, model: Model) -> tuple[FitFiles, ...]:

@@ -20,11 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from dubio.core.documents import is_text
 from dubio.core.errors import UserError, check_between_0_and_1, plural
-from dubio.core.files import file_name
+from dubio.core.files import file_name, new_folder
 from dubio.core.notebook import Shown
 from dubio.core.predictions import Predictions
 from dubio.referral.policy import Family, Policy
@@ -142,6 +143,18 @@ class PolicyGrid(Shown):
         """Return the name and the content of every policy's file."""
         contents = (policy.to_json() for policy in self.policies)
         return dict(zip(self.file_names().values(), contents, strict=True))
+
+    def write(self, folder: str | Path) -> Path:
+        """Write every policy into a new or empty folder, all of them or none.
+
+        Raises:
+            UserError: Where it has files: policies of an earlier fit would stand beside these, with another level.
+        """
+        path = Path(folder)
+        with new_folder(path) as scratch:
+            for name, content in self.files().items():
+                (scratch / name).write_bytes(content.encode("utf-8"))
+        return path
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, without the policies themselves."""

@@ -146,6 +146,7 @@ def build_report(
     *,
     options: Iterable[str] = (),
     progress: Callable[[str], None] = lambda text: None,
+    store: str = "",
 ) -> Report:
     """Score every run of a manifest from its stored predictions and gather all sections.
 
@@ -154,12 +155,13 @@ def build_report(
         manifest: The benchmark run.
         options: Sections that are made only on request, such as ``as-published``.
         progress: Called with a sentence before each task is scored.
+        store: The folder of the store as commands name it; empty where they need not.
 
     Raises:
         BadFile: When the manifest lacks a field or one has another type.
     """
     view = read_manifest(manifest)
-    run = RunView(view, source, empty_table(view), options=frozenset(options))
+    run = RunView(view, source, empty_table(view), options=frozenset(options), store=store)
     report, scorer = Report(run, registered_sections()), Scorer()
     for task in view.tasks:
         networks: list[Predictions] = []

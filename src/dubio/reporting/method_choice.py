@@ -30,25 +30,23 @@ CAPACITY = 0.2
 """The share of referrals there, where that error cannot be guaranteed."""
 
 
-def deployment_commands(run: RunView, task: TaskView, name: str, *, store: str = "") -> dict[str, str]:
+def deployment_commands(run: RunView, task: TaskView, name: str) -> dict[str, str]:
     """Return the commands that put a run to use, by their purpose: the method that the verdict supports, else the best.
 
     Args:
         run: The run.
         task: The task.
         name: The run's name in its store.
-        store: The folder of the store, where it is not the usual one.
     """
     if run.question == "systems":
         return {}
     method = "best" if supported_method(run, task)[0] is not None else leader(run, task) or _most_accurate(run, task)
     if method is None:
         return {}
-    where = f" --store {shlex.quote(store)}" if store else ""
     several = f" --task {shlex.quote(task.name)}" if len({own.name for own in run.tasks}) > 1 else ""
     networks = [own.network for own in run.tasks if own.name == task.name]
     several += f" --network {shlex.quote(task.network)}" if len(networks) > 1 else ""
-    chosen = f"{shlex.quote(name)} --method {shlex.quote(method)}{several}{where}"
+    chosen = f"{shlex.quote(name)} --method {shlex.quote(method)}{several}{run.store_option}"
     rows = "images/" if task.inputs == "image" else "new.csv"
     goal = _goal(run, task, supported_method(run, task)[0] or method)
     return {

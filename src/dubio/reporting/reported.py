@@ -82,8 +82,15 @@ class Reported(ABC):
         for names, report in self._builds.items():
             if set(options) <= set(names):
                 return report
-        self._builds[options] = build_report(self.source, self.manifest, options=options, progress=self.progress)
+        self._builds[options] = build_report(
+            self.source, self.manifest, options=options, progress=self.progress, store=self.named_store
+        )
         return self._builds[options]
+
+    @property
+    def named_store(self) -> str:
+        """The folder of the store as commands must name it; empty where there is none, or the usual one."""
+        return ""
 
     @cached_property
     def _builds(self) -> dict[tuple[str, ...], Report]:
@@ -145,7 +152,8 @@ class Reported(ABC):
         """
         check_margin(margin)
         check_examples(examples)
-        options = {"as_published": as_published, "margin": margin, "examples": examples, "raw_csv": raw_csv}
+        options = {"as_published": as_published, "margin": margin, "examples": examples, "raw_csv": raw_csv,
+                   "store": self.named_store}  # fmt: skip
         cache = None if figures is not None or self._builds else self._cache()
         path = None if cache is None else cache.path(options)
         texts = None if cache is None or path is None else cache.read(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -123,6 +124,7 @@ class RunView:
         options: Names of sections that are shown only on request.
         margin: How much worse than the best a cheaper method may be and still be advised.
         examples: Largest number of examples of a test set that are shown.
+        store: The folder of the store as commands name it; empty where they need not.
     """
 
     manifest: Manifest
@@ -134,6 +136,7 @@ class RunView:
     options: frozenset[str] = frozenset()
     margin: float = MARGIN
     examples: int = EXAMPLES
+    store: str = ""
 
     def __post_init__(self) -> None:
         """Check the margin and the number of examples."""
@@ -144,6 +147,16 @@ class RunView:
     def question(self) -> Question:
         """Whether methods are compared, or trained systems as they are: prediction files say nothing of trainings."""
         return self.manifest.question
+
+    @property
+    def store_option(self) -> str:
+        """The option that names the store in a command, after a space; empty for the usual one."""
+        return f" --store {shlex.quote(self.store)}" if self.store else ""
+
+    def opened(self, *names: str) -> str:
+        """Return the Python expression that opens runs of the store by their names."""
+        folder = [f"store={self.store!r}"] if self.store else []
+        return f"dubio.open_run({', '.join((*map(repr, names), *folder))})"
 
     @property
     def tasks(self) -> tuple[TaskView, ...]:

@@ -66,6 +66,11 @@ class Run(Reported):
         """The opened store."""
         return Store.open(self.store, create=False)
 
+    @property
+    def named_store(self) -> str:
+        """The folder of the store as commands must name it; empty for the usual one."""
+        return "" if self.store == STORE else str(self.store)
+
     def predictor(
         self,
         method: str,

@@ -9,7 +9,7 @@ run of each method stands for it, because a policy belongs to one trained system
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from dubio.reporting.charts import Rows, chart_of, line_legend, method_colour, m
 from dubio.reporting.leaderboard import leader
 from dubio.reporting.manifest_view import MethodRun, TaskView
 from dubio.reporting.measures import own_quantities
+from dubio.reporting.method_choice import stored_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Json, Section, Text, Visit, Widget, section
 from dubio.reporting.style import Style
@@ -187,12 +188,23 @@ def cockpit_data(run: RunView, task: TaskView, cockpit: Cockpit) -> Json:
         "systems": systems,
         "confidence": None if grid is None else grid.confidence,
         "sentence": guarantee_sentence(cockpit),
-        "command": fit_command(list(cockpit.points), cockpit.quantity),
+        "command": fit_command(run, task, cockpit),
     }
 
 
-def fit_command(systems: Sequence[str], quantity: str = REFERRED_BY) -> str:
-    """Return the command that writes the same policies: of all systems together, because they share the level."""
+def fit_command(run: RunView, task: TaskView, cockpit: Cockpit) -> str:
+    """Return the command that writes the same policies: of all systems together, because they share the level.
+
+    The predictions of a run are in its store, which Python opens; where the files of other systems are is not known.
+    """
+    systems, quantity = list(cockpit.points), cockpit.quantity
+    if run.question == "methods" and (splits := task.of_kind("cal")):
+        names = [merged.name for merged in run.manifest.parts] or [stored_name(run)]
+        read = f"run.predictions({task.key!r}, name, {splits[0].name!r})"
+        options = f"targets={TARGETS}, confidence={CONFIDENCE:g}"
+        options += "" if quantity == REFERRED_BY else f", quantity={quantity!r}"
+        fitted = f"dubio.fit_risk_policies({{name: {read} for name in {systems}}}, {options})"
+        return f"import dubio; run = {run.opened(*names)}; {fitted}.write('policies')"
     named = (shlex.quote(f"{name}=cal-{file_name(name)}.npz") for name in systems)
     files = "cal.npz" if len(systems) == 1 else " ".join(named)
     targets = ",".join(f"{target:g}" for target in TARGETS)

@@ -255,21 +255,21 @@ def next_steps(run: RunView, task: TaskView) -> Definitions:
     if run.question == "systems":
         return Definitions(tuple(systems_steps(run, task).items()), "commands")
     manifest = run.manifest
-    names = [merged.name for merged in manifest.parts] or [manifest.name]
-    opened = f"dubio.open_run({', '.join(map(repr, names))})"
+    names = [merged.name for merged in manifest.parts] or [stored_name(run)]
+    opened = run.opened(*names)
     steps = {}
     verdicts = run.scores.verdicts(task, task.in_domain.name, RANKED_BY).values()
     if manifest.command and not any(own.place == "behind" for own in verdicts):
         seeds = max(5, 2 * len(manifest.seeds))
         command = re.sub(r" --seeds [\d,-]+", "", manifest.command)
-        steps["Decide: more seeds"] = f"{command} --seeds {seeds}"
+        steps["Decide: more seeds"] = f"{command} --seeds {seeds}{run.store_option}"
     if (best := leader(run, task)) is not None and task.of_kind("cal"):
         chosen = ", ".join(map(repr, (task.key, best, task.of_kind("cal")[0].name)))
         steps["Fit a referral policy"] = f"dubio.fit_risk_policy({opened}.predictions({chosen}), max_risk=0.05)"
     if not manifest.parts:
-        steps |= deployment_commands(run, task, stored_name(run))
+        steps |= deployment_commands(run, task, names[0])
     runs = " ".join(f"--run {shlex.quote(name)}" for name in names) if manifest.parts else shlex.quote(names[0])
-    steps["Figures for a paper"] = f"dubio report {runs} --figures figures"
+    steps["Figures for a paper"] = f"dubio report {runs}{run.store_option} --figures figures"
     steps["Scores in Python"] = f"{opened}.to_frame()"
     return Definitions(tuple(steps.items()), "commands")
 

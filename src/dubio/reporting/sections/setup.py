@@ -10,6 +10,7 @@ from typing import Any
 from dubio import __version__
 from dubio.reporting.manifest_view import Manifest, TaskView
 from dubio.reporting.measures import IN_DOMAIN_COLUMNS
+from dubio.reporting.method_choice import stored_name
 from dubio.reporting.run_view import MARGIN, RunView
 from dubio.reporting.section import Block, Definitions, Headline, Section, Text, section
 from dubio.reporting.tables import Column, Row, Table, TableCell
@@ -100,10 +101,11 @@ def commands(run: RunView) -> str:
     runs = [
         merged.command or _old_command(merged.benchmark, merged.preset, merged.data) for merged in manifest.parts
     ] or runs
-    names = " ".join(f"--run {shlex.quote(merged.name)}" for merged in manifest.parts) or shlex.quote(manifest.name)
+    names = " ".join(f"--run {shlex.quote(merged.name)}" for merged in manifest.parts) or shlex.quote(stored_name(run))
     options = [f"--{option}" for option in sorted(run.options)]
     options += [f"--margin {run.margin}"] if run.margin != MARGIN else []
-    return "\n".join((*dict.fromkeys(runs), " ".join(("dubio report", names, *options))))
+    lines = (*dict.fromkeys(runs), " ".join(("dubio report", names, *options)))
+    return "\n".join(line + run.store_option for line in lines)
 
 
 def _old_command(benchmark: str, preset: str, data: str) -> str:
