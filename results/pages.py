@@ -121,6 +121,11 @@ def check_forecast(page: Page, forecasts: Mapping[Study, Mapping[str, Any]]) -> 
         yield f"{page.name}: forecast {hours:.1f} hours of two cores, at most {PAGE_HOURS:g} are allowed."
 
 
+def _report_of(store: Path) -> Path:
+    """Return the folder of the reports, beside the store: a store holds what dubio stores alone."""
+    return store.with_name(f"{store.name}-report")
+
+
 def make_part(page: Page, number: int, data: Path, store: Path) -> None:
     """Make one part of a page in a store; the same call continues where it stopped.
 
@@ -131,9 +136,9 @@ def make_part(page: Page, number: int, data: Path, store: Path) -> None:
         raise UserError(f"PART must be 1 to {len(page.parts)} for the page {page.name}; given {number}.")
     study, shard = page.parts[number - 1]
     divided = ("--shard", f"{shard}/{study.parts}") if study.parts > 1 else ()
-    run_study(study, data, store, "--out", str(store / "report"), *divided)
+    run_study(study, data, store, "--out", str(_report_of(store)), *divided)
 
 
 def make_run(study: Study, data: Path, store: Path) -> str:
     """Make what is missing of a study, with its manifest; return the name of the run."""
-    return str(json.loads(run_study(study, data, store, "--out", str(store / "report"), "--json"))["run"])
+    return str(json.loads(run_study(study, data, store, "--out", str(_report_of(store)), "--json"))["run"])

@@ -56,14 +56,14 @@ def done(folder) -> subprocess.CompletedProcess[str]:
 
 
 def test_data_that_must_not_leave_is_neither_stored_nor_shown(folder):
-    result = dubio(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private-report")
+    result = dubio(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private/report")
     assert result.returncode == 0, result.stderr
     cells = {cell for line in (folder / "my points.csv").read_text().splitlines()[1:] for cell in line.split(",")[:2]}
-    for path in [*(folder / "private").rglob("*.json"), *(folder / "private-report").rglob("*.html")]:
+    for path in [*(folder / "private").rglob("*.json"), *(folder / "private" / "report").rglob("*.html")]:
         text = path.read_text(encoding="utf-8")
         assert not [cell for cell in cells if len(cell) > 6 and cell in text], path
     assert not (folder / "private" / "examples").exists()
-    assert "--no-examples" in (folder / "private-report" / "report.html").read_text(encoding="utf-8")
+    assert "--no-examples" in (folder / "private" / "report" / "report.html").read_text(encoding="utf-8")
     manifest = next((folder / "private" / "runs").glob("*.json")).read_text(encoding="utf-8")
     assert "--no-examples" in manifest
 

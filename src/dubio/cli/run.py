@@ -144,8 +144,8 @@ def run(
         if own_shard is not None:
             _run_shard(prepared, store, count, executor, work, as_json=json)
             return
-        _make_folder(out)
         with open_store(store, create=True) as opened:
+            _make_folder(out)  # after the store, which it may lie in: a new store must be an empty directory
             outcome = prepared.run(opened, count, executor, examples=not no_examples, **work)
         say(*(f"not used by this run, but damaged: {damage}" for damage in outcome.damaged))
         say(*(f"caution: {warning}" for warning in outcome.warnings))
