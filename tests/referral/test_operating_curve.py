@@ -190,6 +190,59 @@ def test_subgroups_count_their_rows_and_errors():
         operating_points(rows, by=["sites"])
 
 
+LEVELS = np.array([0.95, 0.8, 0.6])  # confidences of rows, each as frequent as the others
+ERRORS = np.array([[0.02, 0.1, 0.3]]) * np.array([[0.5, 0.7, 0.9, 1.1, 1.3, 1.5]]).T  # by site and confidence
+AT = 1.0 - LEVELS + 1e-6  # thresholds on the uncertainty, fixed beforehand
+
+
+def _sites(rng, rows=240):
+    """Rows of six sites whose errors are known by site and confidence."""
+    site, level = np.arange(rows) % len(ERRORS), rng.integers(0, 3, rows)
+    labels = (rng.random(rows) < ERRORS[site, level]).astype(int)  # the answer is always class 0
+    probs = np.stack([LEVELS[level], 1 - LEVELS[level]], axis=1)
+    return Predictions(np.log(probs)[None].astype(np.float32), labels, columns={"site": site.astype(str)})
+
+
+def test_intervals_of_subgroups_at_stops_hold_at_once_where_they_share_the_level():
+    true = np.cumsum(ERRORS, axis=1) / np.arange(1, 4)  # of the retained at each threshold
+    rng, systems, draws = np.random.default_rng(5), 2, 120
+    alone = shared = 0
+    for _ in range(draws):
+        missed_alone = missed = False
+        for rows in [_sites(rng) for _ in range(systems)]:
+            level = 0.05 / (systems * true.size)
+            curve = operating_points(rows, by=["site"], stops=AT, stop_level=level, most=5)
+            for site, errors in zip(map(str, range(6)), true, strict=True):
+                own = curve.subgroups["site"][site]
+                missed_alone |= not _inside([own.risk[stop] for stop in curve.stops], errors)
+                missed |= not _inside(own.at_stops, errors)
+        alone, shared = alone + missed_alone, shared + missed
+    assert shared <= 12  # of 120, where 6 are allowed on average: P(more) < 1 %
+    assert alone > 24  # each with 95 % of its own, and the reader picks
+
+
+def _inside(shares, errors):
+    return all(share.interval[0] <= error <= share.interval[1] for share, error in zip(shares, errors, strict=True))
+
+
+def test_errors_of_subgroups_have_the_interval_of_their_units():
+    rng = np.random.default_rng(0)
+    rows = _sites(rng)
+    curve = operating_points(rows, by=["site"], stops=[AT[1]], stop_level=0.001)
+    own, at = curve.subgroups["site"]["2"], curve.stops[0]
+    n, k = int(own.retained[at]), int(own.errors[at])
+    for share, level in ((own.risk[at], 0.05), (own.at_stops[0], 0.001)):
+        exact = binomtest(k, n).proportion_ci(1 - level, method="exact")
+        assert share.interval == pytest.approx((exact.low, exact.high))
+        assert share.value == pytest.approx(k / n)
+    grouped = replace(rows, group=np.repeat(np.arange(40), 6).astype(str))
+    curve = operating_points(grouped, by=["site"], stops=[AT[1]])
+    chosen = (rows.columns["site"] == "2") & (rounded_uncertainty(rows, "confidence") <= AT[1])
+    share = curve.subgroups["site"]["2"].risk[curve.stops[0]]
+    assert (share.value, share.units) == (pytest.approx(rows.labels[chosen].mean()), chosen.sum())  # one row a group
+    assert curve.subgroups["site"]["2"].risk[0] is None  # nothing is retained
+
+
 def test_rows_without_a_label_and_ood_rows_are_left_out():
     rows = easy(100)
     mixed = replace(rows, labels=np.where(np.arange(100) < 30, -1, rows.labels), ood=np.arange(100) >= 90)

@@ -31,7 +31,12 @@ CASES = ("violated", "undecided", "shift")
 OTHER_FORMATS = (".tsv", ".json", ".jsonl", ".ndjson", ".npz", ".xlsx", ".xls", ".feather", ".gz", ".zip")
 """Endings of files that are not written here: the name would say one format and the content be another."""
 
-SUBGROUP_NOTE = "The guarantee is about all rows together: nothing is guaranteed for a single subgroup."
+SUBGROUP_NOTE = (
+    "The guarantee is about all rows together: nothing is guaranteed for a single subgroup, and each interval of a "
+    "subgroup holds on its own."
+)
+
+FITTED_NOTE = f"{SUBGROUP_NOTE} These rows have chosen the threshold: on others the errors may be higher."
 
 app = CommandGroup(help="Decide which predictions to retain and which to refer to an expert.", no_args_is_help=True)
 
@@ -148,7 +153,7 @@ def _write_policy(
     shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
     document = {**shown, "rule": policy.rule, "subgroups": plain_subgroups(subgroups), **paths}
     print_result(json, document, [*str(policy).splitlines(), *_subgroup_lines(subgroups)], output=output)
-    notes = [*policy.notes, *([SUBGROUP_NOTE] if by else ())]
+    notes = [*policy.notes, *([FITTED_NOTE] if by else ())]
     written = [f"policy: {output}", *([f"report: {report}"] if report else ())]
     for text in () if json else (*(f"note: {note}" for note in notes), *written):
         say(text)
@@ -215,7 +220,7 @@ def _fit_targets(
         unmet = {stop.system: stop.target for stop in grid.stops if stop.policy is None}
         notes = dict.fromkeys(note for policy in grid.policies for note in policy.notes)
         needs = _needed(systems, unmet, grid.policies[0].confidence, common["quantity"])
-        for note in (*notes, *needs, *([SUBGROUP_NOTE] if by else ())):
+        for note in (*notes, *needs, *([FITTED_NOTE] if by else ())):
             say(f"note: {note}")
         say(f"policies: {output}")
 

@@ -107,20 +107,21 @@ class Share(NamedTuple):
     units: int
 
 
-def share_of_units(flags: BoolArray, counted: BoolArray, units: Units) -> Share:
+def share_of_units(flags: BoolArray, counted: BoolArray, units: Units, level: float = LEVEL) -> Share:
     """Return the share of flagged rows among those that count; with groups, the mean of their shares.
 
     Args:
         flags: ``[N]``.
         counted: ``[N]``, which rows count; at least one.
         units: The groups, or the rows.
+        level: One minus the coverage of the interval.
     """
     counts = np.bincount(units.index, counted, minlength=units.count)
     some = counts > 0
     shares = np.bincount(units.index, flags & counted, minlength=units.count)[some] / counts[some]
     value, number = float(shares.mean()), int(some.sum())
     upper = binomial_upper if (counts <= 1).all() else hoeffding_bentkus_upper
-    return Share(value, (1.0 - upper(1.0 - value, number, LEVEL / 2), upper(value, number, LEVEL / 2)), number)
+    return Share(value, (1.0 - upper(1.0 - value, number, level / 2), upper(value, number, level / 2)), number)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dubio.core.specs import to_json
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.decisions import binary_problems, correct, predicted
 from dubio.metrics.ranking import Ordering, ordered
-from dubio.referral.assessment import Share, plain_subgroups, share_of_units
+from dubio.referral.assessment import LEVEL, Share, plain_subgroups, share_of_units
 from dubio.referral.calibration_set import usable_rows
 from dubio.referral.threshold import Scale, dividing_probability
 from dubio.referral.units import rounded_uncertainty
@@ -76,17 +76,22 @@ class Subgroup:
         units: Number of groups, or of rows where there are no groups.
         retained: ``[P]`` number of rows retained.
         errors: ``[P]`` number of errors among them.
+        risk: ``[P]`` error among the retained with its own 95 % interval; None without rows.
+        at_stops: The same at each stop, with the interval that the stops share.
     """
 
     rows: int
     units: int
     retained: IntArray
     errors: IntArray
+    risk: tuple[Share | None, ...] = field(repr=False)
+    at_stops: tuple[Share | None, ...] = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
         sizes = {"rows": self.rows, "units": self.units, "underpowered": self.units < UNDERPOWERED}
-        return {**sizes, "retained": self.retained.tolist(), "errors": self.errors.tolist()}
+        counts = {"retained": self.retained.tolist(), "errors": self.errors.tolist()}
+        return {**sizes, **counts, "risk": _columns(self.risk), "at_stops": _columns(self.at_stops)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +158,7 @@ def operating_points(
     quantity: str = "confidence",
     by: Sequence[str] = (),
     stops: Sequence[float] = (),
+    stop_level: float = LEVEL,
     most: int = MOST_POINTS,
 ) -> OperatingPoints:
     """Return the operating points of labelled predictions, at thresholds that rows have.
@@ -161,11 +167,16 @@ def operating_points(
     grades, have a binary problem: class 1, or grade ≥ 2 (:func:`dubio.metrics.decisions.binary_problems`). A row is
     called positive where that is the more probable side.
 
+    The interval of a subgroup's error is its own at every point. A reader who looks at several subgroups and stops and
+    picks one needs intervals that hold all at once: where the stops do not depend on these rows, m intervals do, with
+    confidence 1 − m · ``stop_level`` (Bonferroni).
+
     Args:
         predictions: Rows without a label and rows marked out of distribution are left out.
         quantity: The uncertainty to refer by.
         by: Columns whose values are subgroups.
         stops: Thresholds, such as those of policies, whose retained rows are among the points.
+        stop_level: One minus the confidence of a subgroup's interval at a stop.
         most: Largest number of points.
 
     Raises:
@@ -184,7 +195,7 @@ def operating_points(
         positive=measured.side and measured.side.positive_class,
         points=tuple(measured.point(count) for count in counts.tolist()),
         stops=tuple(np.searchsorted(counts, required).tolist()),
-        subgroups={column: _subgroups(measured, column, counts) for column in by},
+        subgroups={column: _subgroups(measured, column, counts, required, stop_level) for column in by},
     )
 
 
@@ -227,10 +238,15 @@ class _Measured:
         ascending = uncertainties[ordering.order]
         return cls(rows, scale, ordering, ascending, ~correct(rows), units_of(rows), _Side.of(rows))
 
-    def point(self, count: int) -> OperatingPoint:
-        """Return the point that retains this number of rows, the end of a block."""
+    def retained(self, count: int) -> BoolArray:
+        """Return which rows are retained where this number is."""
         retained = np.zeros(len(self.rows), dtype=bool)
         retained[self.ordering.order[:count]] = True
+        return retained
+
+    def point(self, count: int) -> OperatingPoint:
+        """Return the point that retains this number of rows, the end of a block."""
+        retained = self.retained(count)
         threshold = float(self.ascending[count - 1]) if count else None
         referred = float(self.ascending[count]) if count < len(self.rows) else None
         own: dict[str, Any] = {}
@@ -249,6 +265,11 @@ class _Measured:
     def _share(self, flags: BoolArray, counted: BoolArray) -> Share | None:
         return share_of_units(flags, counted, self.units) if counted.any() else None
 
+    def risks(self, chosen: BoolArray, counts: IntArray, level: float = LEVEL) -> tuple[Share | None, ...]:
+        """Return the error among the chosen rows that are retained where each of these numbers is."""
+        sets = (chosen & self.retained(count) for count in counts.tolist())
+        return tuple(share_of_units(self.wrong, own, self.units, level) if own.any() else None for own in sets)
+
 
 def _counts(ordering: Ordering, required: IntArray, most: int) -> IntArray:
     """Return the numbers of rows that the points retain: none, all, those required, and others evenly spaced."""
@@ -265,8 +286,10 @@ def _counts(ordering: Ordering, required: IntArray, most: int) -> IntArray:
     return np.unique(np.append(fixed, nearest))
 
 
-def _subgroups(measured: _Measured, column: str, counts: IntArray) -> dict[str, Subgroup]:
-    """Return the number of retained rows and of errors among them for every value of a column, at every count."""
+def _subgroups(
+    measured: _Measured, column: str, counts: IntArray, stops: IntArray, level: float
+) -> dict[str, Subgroup]:
+    """Return the retained rows and the errors among them for every value of a column, at every count and stop."""
     rows, order = measured.rows, measured.ordering.order
     check_known("column for by", [column], rows.columns)
 
@@ -275,7 +298,8 @@ def _subgroups(measured: _Measured, column: str, counts: IntArray) -> dict[str, 
 
     return {
         value: Subgroup(int(chosen.sum()), len(np.unique(measured.units.index[chosen])), up_to(chosen),
-                        up_to(chosen & measured.wrong))
+                        up_to(chosen & measured.wrong), measured.risks(chosen, counts),
+                        measured.risks(chosen, stops, level))
         for value, chosen in parts_of(rows.columns[column]).items()
     }  # fmt: skip
 
@@ -283,5 +307,5 @@ def _subgroups(measured: _Measured, column: str, counts: IntArray) -> dict[str, 
 def _columns(shares: Iterable[Share | None]) -> dict[str, list[float | None]]:
     """Return values and bounds of shares as lists; None where there is no share."""
     numbers = [(None, None, None) if share is None else (share.value, *share.interval) for share in shares]
-    values, lows, highs = zip(*numbers, strict=True)
+    values, lows, highs = zip(*numbers, strict=True) if numbers else ((), (), ())
     return {"value": list(values), "low": list(lows), "high": list(highs)}

@@ -13,6 +13,7 @@ from dubio.formats.predictions import write_predictions
 from dubio.referral import fit_risk_policies
 from dubio.referral.operating_curve import OperatingPoints, operating_points
 from dubio.referral.risk_grid import PolicyGrid
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.sections.cockpit import POINTS
 from tests.cli.helpers import invoke
 from tests.reporting.browser.conftest import Opener
@@ -176,6 +177,36 @@ def test_subgroups_add_up_to_all_rows(cockpit: Cockpit, calibrated: World) -> No
     counts = [re.search(r"\((\d+) of (\d+)\)", row[2]) for row in rows]
     _, errors, retained = cockpit.counts()
     assert [sum(int(match[k]) for match in counts if match) for k in (1, 2)] == [errors, retained]
+
+
+def test_subgroups_have_intervals_that_hold_at_once_at_stops_and_say_so(
+    cockpit: Cockpit, calibrated: World, grid: PolicyGrid
+) -> None:
+    def shown() -> list[tuple[float, float]]:
+        rows = cockpit.element.locator(".subgroups tbody tr")
+        texts = [row.locator("td").all_text_contents()[2] for row in rows.all()]
+        return [tuple(float(end) for end in re.findall(r"([\d.]+) %[,\]]", text)) for text in texts]  # type: ignore[misc]
+
+    columns = read_manifest(calibrated[1]).tasks[0].columns["test"]
+    test = stored(calibrated, "digits", FIRST, "test")[0].with_checked(columns=columns)
+    (column,) = columns
+    thresholds = [stop.policy.threshold for stop in grid.systems[FIRST] if stop.policy is not None]
+    level = 0.05 / len(grid.policies) / len(set(test.columns[column]))
+    points = operating_points(test, by=[column], stops=thresholds, stop_level=level, most=POINTS)
+    groups = points.subgroups[column].values()
+    cockpit.element.locator(".subgroups summary").click()
+    note = cockpit.element.locator(".subgroups details p")
+    assert "no guarantee" in note.text_content()
+    at = int(cockpit.slider.input_value())
+    expected = [[100 * end for end in share.interval] for own in groups if (share := own.risk[at])]
+    assert shown() == [pytest.approx(interval, abs=0.06) for interval in expected]
+    enabled = cockpit.stops.and_(cockpit.tab.locator(":enabled"))
+    enabled.last.click()
+    assert note.is_visible()  # what was unfolded stays so
+    assert "hold all at once" in note.text_content()
+    assert "not about a subgroup" in note.text_content()
+    expected = [[100 * end for end in share.interval] for own in groups if (share := own.at_stops[-1])]
+    assert shown() == [pytest.approx(interval, abs=0.06) for interval in expected]
 
 
 def test_a_binary_task_has_sensitivity_and_specificity(cockpit: Cockpit, calibrated: World) -> None:

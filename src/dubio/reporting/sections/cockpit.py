@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dubio.core.errors import DubioError, UserError
 from dubio.core.files import file_name
 from dubio.core.predictions import Predictions
+from dubio.referral.assessment import LEVEL
 from dubio.referral.operating_curve import OperatingPoints, operating_points
 from dubio.referral.risk import NoGuarantee
 from dubio.referral.risk_grid import TARGETS, PolicyGrid, fit_risk_policies
@@ -30,7 +31,8 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Json, Section, Text, Visit, Widget, section
 from dubio.reporting.style import Style
 from dubio.reporting.tables import Column, Row, Table, TableCell, bounds, value_cell
-from dubio.reporting.wording import quantity_words
+from dubio.reporting.wording import counted, quantity_words
+from dubio.statistics.subgroups import parts_of
 
 if TYPE_CHECKING:
     import altair
@@ -120,7 +122,9 @@ class CockpitSection(Section):
                 test = task.read(run.source, own, task.in_domain)
                 columns = {**test.columns, **task.columns.get(task.in_domain.name, {})}
                 test = test.with_checked(columns=columns)
-                options: Json = {"quantity": quantity, "stops": thresholds, "most": POINTS}
+                shared = max(1, _shared_intervals(grid, columns))
+                options: Json = {"quantity": quantity, "stops": thresholds, "stop_level": LEVEL / shared}
+                options["most"] = POINTS
                 points[name] = operating_points(test, by=tuple(columns), **options)
         self.cockpits[task.key] = Cockpit(points, grid, refusal, quantity)
 
@@ -175,7 +179,7 @@ def cockpit_data(run: RunView, task: TaskView, cockpit: Cockpit) -> Json:
     files = grid.downloads() if grid is not None and small else {}
     systems = [
         {
-            "name": name, "title": run.title(name), "points": rounded(points.as_dict()),
+            "name": name, "title": run.title(name), "points": _plain_points(points),
             "stops": rounded(stops.get(name, [])), "files": files.get(name),
         }
         for name, points in cockpit.points.items()
@@ -188,6 +192,7 @@ def cockpit_data(run: RunView, task: TaskView, cockpit: Cockpit) -> Json:
         "systems": systems,
         "confidence": None if grid is None else grid.confidence,
         "sentence": guarantee_sentence(cockpit),
+        "subgroup_notes": subgroup_notes(cockpit),
         "command": fit_command(run, task, cockpit),
     }
 
@@ -218,13 +223,41 @@ def first_system(run: RunView, task: TaskView, cockpit: Cockpit) -> str:
     return best if best is not None and best in cockpit.points else next(iter(cockpit.points))
 
 
-def rounded(value: Any) -> Any:
-    """Return plain values with numbers of five digits: thresholds are for drawing, policies have them exactly."""
+def rounded(value: Any, digits: int = 5) -> Any:
+    """Return plain values with numbers of a few digits: thresholds are for drawing, policies have them exactly."""
     if isinstance(value, float):
-        return float(f"{value:.5g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: rounded(item, digits) for key, item in value.items()}
+    return [rounded(item, digits) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain_points(points: OperatingPoints) -> Json:
+    """Return operating points as plain values; those of subgroups are many, and shown with three digits."""
+    plain = points.as_dict()
+    return {**rounded({**plain, "subgroups": {}}), "subgroups": rounded(plain["subgroups"], 3)}
+
+
+def _shared_intervals(grid: PolicyGrid | None, columns: Mapping[str, Any]) -> int:
+    """Return the number of intervals that hold at once: stops of all systems × subgroups."""
+    return 0 if grid is None else len(grid.policies) * sum(len(parts_of(values)) for values in columns.values())
+
+
+def subgroup_notes(cockpit: Cockpit) -> dict[str, str]:
+    """Return what the intervals of subgroups mean ``between`` stops and ``at_stops``.
+
+    The stops were fitted on other rows, so that on the test set their intervals are of fixed thresholds.
+    """
+    subgroups = [len(values) for own in cockpit.points.values() for values in own.subgroups.values()]
+    count = sum(subgroups) // max(1, len(cockpit.points))
+    between = "Estimates from the test set, each with its own 95 % interval: no guarantee."
+    stops = 0 if cockpit.grid is None else len(cockpit.grid.policies)
+    at_stops = (
+        "The guarantee of the stop is about all rows together, not about a subgroup. The intervals of subgroups, from "
+        f"the test set, hold all at once with {1 - LEVEL:.0%} confidence, over {counted(stops, 'stop')} of all systems "
+        f"× {counted(count, 'subgroup')}."
+    )
+    return {"between": between, "at_stops": at_stops}
 
 
 def guarantee_sentence(cockpit: Cockpit) -> str:

@@ -99,10 +99,8 @@ widgets.cockpit = function (page, element, cockpit) {
         click: () => act(() => Object.assign(state, { stop: index, at: stopPoint(own, index) })) }, text);
     }));
   }
-  function stopPoint(own, index) {
-    const place = own.stops.slice(0, index + 1).filter((stop) => stop.file !== null && stop.file !== undefined).length - 1;
-    return points(own).stops[place];
-  }
+  function stopPlace(own, index) { return own.stops.slice(0, index + 1).filter((stop) => stop.file !== null && stop.file !== undefined).length - 1; }
+  function stopPoint(own, index) { return points(own).stops[stopPlace(own, index)]; }
   function showStatus() {
     const own = system(), stop = state.stop === null ? null : own.stops[state.stop];
     status.className = stop ? "status guaranteed" : "status estimate";
@@ -116,13 +114,17 @@ widgets.cockpit = function (page, element, cockpit) {
       : h("code", {}, cockpit.command);
     status.replaceChildren(h("b", {}, "Guaranteed. "), stop.guarantee, " ", save);
   }
+  // At a stop the intervals of all subgroups hold at once; between stops each is on its own, and the reader's choice.
   function showSubgroups(own, at) {
-    const columns = Object.entries(points(own).subgroups);
-    subgroups.replaceChildren(...columns.map(([column, values]) => h("details", {}, h("summary", {}, "By " + column), h("table", {},
+    const columns = Object.entries(points(own).subgroups), stop = state.stop === null ? -1 : stopPlace(own, state.stop);
+    const note = cockpit.subgroup_notes[stop < 0 ? "between" : "at_stops"];
+    const error = (group) => (stop < 0 ? interval(group.risk, at) : interval(group.at_stops, stop)) + " (" + group.errors[at] + " of " + group.retained[at] + ")";
+    const unfolded = new Set([...subgroups.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
+    subgroups.replaceChildren(...columns.map(([column, values]) => h("details", { open: unfolded.has("By " + column) }, h("summary", {}, "By " + column), h("p", { class: "small" }, note), h("table", {},
       h("thead", {}, h("tr", {}, [column, "rows", "referred", "error of the retained"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, Object.entries(values).map(([value, group]) => h("tr", { class: group.underpowered ? "unranked" : "" }, h("th", { scope: "row" }, value + (group.underpowered ? " (few)" : "")),
         h("td", {}, group.rows.toLocaleString("en")), h("td", {}, percent(1 - group.retained[at] / group.rows)),
-        h("td", {}, group.retained[at] ? percent(group.errors[at] / group.retained[at]) + " (" + group.errors[at] + " of " + group.retained[at] + ")" : "–"))))))));
+        h("td", {}, group.retained[at] ? error(group) : "–"))))))));
   }
   // The two examples on either side of the threshold, more of one side where the other has fewer.
   function showBorder(own, at) {
