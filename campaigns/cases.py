@@ -163,7 +163,7 @@ def _perform(action: Action, folder: Path) -> tuple[int | None, str, str]:
     from dubio.cli.app import main
     from dubio.core.errors import DubioError
 
-    here = Path.cwd()
+    here, variables = Path.cwd(), dict(os.environ)
     try:
         os.chdir(folder)
         if callable(action):
@@ -180,6 +180,8 @@ def _perform(action: Action, folder: Path) -> tuple[int | None, str, str]:
         return None, signature(error), traceback.format_exc()[-6000:]
     finally:
         os.chdir(here)
+        os.environ.clear()  # --max-unpacked sets one, which the next case must not inherit
+        os.environ.update(variables)
     return 0, "", ""
 
 

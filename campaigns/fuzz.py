@@ -37,6 +37,7 @@ DATA = 4 << 30
 """Bytes that a process may take beyond what it has after imports, so that no bomb takes the machine along."""
 MOST_UNPACKED = "250MB"
 """The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
+INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 KEPT = 3
 """Failures of one kind that are written as entries of a corpus."""
 
@@ -77,16 +78,23 @@ def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path)
     while rest:
         batch = rest[:BATCH]
         read, write = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # until the child can be ended
         if (child := os.fork()) == 0:
             os.close(read)
             _run_batch(batch, make, folder, write)
-        os.close(write)
         done = 0
-        for outcome in _watched(child, read):
-            done += 1
-            yield outcome
-        os.close(read)
-        reason = _end(child)
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+            os.close(write)
+            for outcome in _watched(child, read):
+                done += 1
+                yield outcome
+        except BaseException:  # an interrupt, or nobody wants the rest: no process outlives the campaign
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            os.close(read)
+            reason = _end(child)
         if done < len(batch):  # it was ended, or ended itself, in the case after the last report
             case = make(batch[done])
             yield Outcome(case.number, case.reader.name, reason, case.title)
@@ -96,7 +104,7 @@ def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path)
 
 def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, pipe: int) -> None:
     """Run cases and report each; the process ends with it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _leave_interrupts_to_the_first()
     # Data, not address space: the engine that draws pictures reserves addresses that it never uses.
     size = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (size + DATA, resource.RLIM_INFINITY))
@@ -114,6 +122,13 @@ def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, 
         print(f"case {number} stopped the campaign: {error!r}", file=sys.stderr)
     finally:
         os._exit(code)
+
+
+def _leave_interrupts_to_the_first() -> None:
+    """Ignore Ctrl-C, which reaches all processes: the first one ends the others, with a signal to terminate."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
 
 
 def _watched(child: int, pipe: int) -> Iterator[Outcome]:
@@ -148,15 +163,15 @@ def run_parallel(numbers: Sequence[int], make: Callable[[int], Case], jobs: int,
         yield from run_cases(numbers, make, folder)
         return
     pipes = {}
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     for job in range(jobs):
         read, write = os.pipe()
         if (child := os.fork()) == 0:
-            for outcome in run_cases(numbers[job::jobs], make, folder / str(job)):
-                os.write(write, outcome.line())
-            os._exit(0)
+            _run_share(numbers[job::jobs], make, folder / str(job), write)
         os.close(write)
         pipes[read] = (child, [b""])
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         while pipes:
             for pipe in select.select(list(pipes), [], [])[0]:
                 child, rest = pipes[pipe]
@@ -169,7 +184,20 @@ def run_parallel(numbers: Sequence[int], make: Callable[[int], Case], jobs: int,
                     del pipes[pipe]
     finally:
         for child, _ in pipes.values():  # those of an interrupted campaign
-            os.kill(child, signal.SIGKILL)
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+
+
+def _run_share(numbers: Sequence[int], make: Callable[[int], Case], folder: Path, pipe: int) -> None:
+    """Run cases and report each, until the campaign is interrupted; the process ends with it."""
+    _leave_interrupts_to_the_first()
+    try:
+        for outcome in run_cases(numbers, make, folder):
+            os.write(pipe, outcome.line())
+    except KeyboardInterrupt:
+        pass
+    finally:
+        os._exit(0)
 
 
 def keep(case: Case, outcome: Outcome, folder: Path) -> Path:

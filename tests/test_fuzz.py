@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import signal
 import subprocess
 import sys
 import typing
@@ -12,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from campaigns.cases import make_case
+from campaigns.cases import Case, make_case, run_case
 from campaigns.covered import ARGUMENTS, MODULES, REASONS
 from campaigns.readers import BY_NAME
 
@@ -80,6 +82,16 @@ def test_most_cases_differ_from_the_valid_file(name):
     assert changed >= 15
 
 
+def test_no_case_changes_the_limit_of_the_next(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUBIO_MAX_UNPACKED", "250MB")
+    reader = BY_NAME["npz"]
+    tree = reader.trees()[0]
+    command = f"evaluate {next(iter(tree))} --replicates 5 --json --max-unpacked 1GB"
+    outcome = run_case(Case(0, reader, tree, next(iter(tree)), command), tmp_path / "case")
+    assert (outcome.failure, outcome.exit) == ("", 0)
+    assert os.environ["DUBIO_MAX_UNPACKED"] == "250MB"
+
+
 def campaign(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "campaigns.fuzz", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
@@ -95,3 +107,34 @@ def test_every_pattern_names_a_file(name):
 def test_every_valid_file_is_read_and_no_damaged_file_breaks_dubio(tmp_path):
     done = campaign("--valid", "--cases", "2000", "--jobs", "1", "--failures", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from campaigns import fuzz
+
+def wait(case, folder):
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(60)
+
+fuzz.run_case = wait
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    list(fuzz.run_parallel(range(4), lambda k: SimpleNamespace(number=k), int(sys.argv[1]), Path(sys.argv[2])))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("signalled", [os.kill, os.killpg], ids=["the first process", "all processes"])
+def test_an_interrupted_campaign_leaves_no_process_and_says_nothing(tmp_path, jobs, signalled):
+    command = [sys.executable, "-c", INTERRUPTED, str(jobs), str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **pipes)
+    workers = [int(process.stdout.readline()) for _ in range(jobs)]
+    signalled(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60) == ("interrupted\n", "")
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)

@@ -126,18 +126,27 @@ def test_other_rows_or_another_model_start_anew(model, rows, tmp_path):
         ("height,width,age,dose\n1,2,3,4\n1,2,three,4\n", ["row 3", "'age'", "three"]),
         ("height,width,age,dose,kind\n1,2,3,4,a\n1,2,3,4,d\n", ["row 3", "'kind'", "'d'", "a, b, c"]),
         ("height,width,age,dose\n", ["no rows"]),
+        ("height,width,age,dose,name\n1,2,3,4,r1\n1,2,3,4,r2\n1,2,3,4,r1\n", ["row 4", "id 'r1'", "unique"]),
     ],
 )
-def test_files_that_do_not_fit_are_refused_by_name(model, tmp_path, content, words):
+def test_files_that_do_not_fit_are_refused_by_name(model, tmp_path, monkeypatch, content, words):
     from dataclasses import replace
 
+    monkeypatch.setattr(row_files, "CHUNK", 2)
     path = tmp_path / "new.csv"
     path.write_text(content)
-    source = RowFile(path, replace(model.form, label="kind"), model.classes, model.target)
+    source = RowFile(path, replace(model.form, label="kind", id="name"), model.classes, model.target)
     with pytest.raises(UserError) as refusal:
         PredictionJob(model, source, tmp_path / "p.csv").run()
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["new.csv"]
+
+
+def test_an_npz_file_of_no_rows_is_refused_like_a_table_of_none(model, tmp_path):
+    np.savez(tmp_path / "new.npz", x=np.zeros((0, 4)))
+    with pytest.raises(UserError, match=r"new\.npz.* has no rows"):
+        job(model, tmp_path / "new.npz", tmp_path / "p.csv").run()
+    assert [item.name for item in tmp_path.iterdir()] == ["new.npz"]
 
 
 def test_a_full_disk_is_not_blamed_on_the_rows_and_finished_chunks_stay(model, rows, tmp_path, monkeypatch):

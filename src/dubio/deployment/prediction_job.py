@@ -24,7 +24,7 @@ from dubio.core.files import make_directories, open_atomic, write_file, writing
 from dubio.core.predictions import Predictions, checked_logits, join
 from dubio.deployment.inputs import empty_texts, row_notes
 from dubio.deployment.model import Model
-from dubio.deployment.row_files import Chunk, RowFile
+from dubio.deployment.row_files import Chunk, RowFile, check_ids
 from dubio.formats.arrays import SCORE
 from dubio.formats.prediction_tables import RESERVED
 from dubio.formats.predictions import read_verified, write_predictions
@@ -80,10 +80,12 @@ class PredictionJob:
         counter = None if self.model.training is None else self.model.training.counter()
         files: list[Path] = []
         unused: dict[str, None] = {}
+        ids: set[str] = set()
         rows, empty = 0, 0
 
         def use(chunk: Chunk) -> None:
             nonlocal rows, empty
+            check_ids(chunk, ids)
             path = self.parts / f"{len(files):06d}.safetensors"
             examples, _ = self.model.form.examples(chunk.rows, chunk.references)
             if counter is not None:

@@ -185,6 +185,8 @@ class RowFile:
         if "x" not in arrays or arrays["x"].ndim == 0:
             raise BadFile(f"{str(self.path)!r} has no array 'x' of rows; it has {', '.join(arrays) or 'none'}.")
         x, label = arrays["x"], self.form.label or "y"
+        if not len(x):
+            raise BadFile(f"{str(self.path)!r} has no rows.")
         if self.form.inputs == "image" and x.ndim == 3:
             x = x[..., None]
         labels = None
@@ -198,6 +200,18 @@ class RowFile:
             references = [f"{ROW} {index}" for index in range(rows.start, rows.stop)]
             ids = np.arange(rows.start, rows.stop).astype(np.str_)
             use(Chunk(x[rows], references, ids, None if labels is None else labels[rows]))
+
+
+def check_ids(chunk: Chunk, earlier: set[str]) -> None:
+    """Add the ids of a chunk to those of earlier ones.
+
+    Raises:
+        UserError: Naming an id that an earlier row has too: a file of predictions with it could not be read.
+    """
+    for name, reference in zip(chunk.ids.tolist(), chunk.references, strict=True):
+        if name in earlier:
+            raise UserError(f"{reference}: the id {name!r} is that of an earlier row too; ids must be unique.")
+        earlier.add(name)
 
 
 def _joined(tables: Sequence[Table]) -> Table:
