@@ -78,8 +78,37 @@ def nodes_table(figures: Figures) -> str:
     return table(("", ""), rows)
 
 
-TABLES: Mapping[str, Callable[[Figures], str]] = {
+def files_table(figures: Figures) -> str:
+    """Return the table of damaged files, one row per reader."""
+    columns = ("cases", "read", "refused", "failed", "seconds", "megabytes")
+    rows = [
+        [f"**{name}**" if name == "all" else name, *(row[column] for column in columns)]
+        for name, row in figures.items()
+    ]
+    return table(("", *columns[:4], "longest, s", "peak above the start, MB"), rows)
+
+
+def machine_table(figures: Figures) -> str:
+    """Return the table of the store's state machine, which ends at a contradiction."""
+    counts = [figures["endings"].get(name, 0) for name in ("done", "died", "stopped", "damaged")]
+    head = ("series", "operations completed", "processes that died", "stopped", "damaged entries", "contradictions")
+    return table(head, [(figures["series"], *counts, 0)])
+
+
+def mutants_table(figures: Sequence[Figures]) -> str:
+    """Return the table of mutants, one row per package."""
+    rows = []
+    for row in figures:
+        killed = row.get("killed", 0) + row.get("hangs", 0)
+        left = row.get("survived", 0) + row.get("not reached", 0) - row["explained"]
+        cells = (killed + left + row["explained"], killed, row["explained"], left, f"{row['share_killed']:.1%}")
+        rows.append((f"`{row['package']}/`", *cells))
+    return table(("", "mutants", "killed", "explained", "survived", "killed of those not explained"), rows)
+
+
+TABLES: Mapping[str, Callable[[Any], str]] = {
     "kills": kills_table, "system calls": calls_table, "lost power": power_table, "lost nodes": nodes_table,
+    "hostile files": files_table, "store machine": machine_table, "mutants": mutants_table,
 }  # fmt: skip
 
 

@@ -207,17 +207,25 @@ def keep(case: Case, outcome: Outcome, folder: Path) -> Path:
     return place
 
 
-def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
-    """Return the figures of a campaign as text."""
-    lines = [f"{'reader':<16}{'cases':>8}{'read':>8}{'refused':>9}{'failed':>8}{'longest s':>11}{'peak MB':>9}"]
+def by_reader(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
+    """Return reader → cases, of them read, refused and failed, longest time in seconds, and peak memory in MB."""
+    figures: dict[str, dict[str, float]] = {}
     for name in [*BY_NAME, "all"]:
-        own = [item for item in outcomes if name in (item.reader, "all")]
-        if own:
+        if own := [item for item in outcomes if name in (item.reader, "all")]:
             failed = sum(bool(item.failure) for item in own)
             good = sum(not item.failure and item.exit == 0 for item in own)
             longest, peak = max(item.seconds for item in own), max(item.megabytes for item in own)
-            refused = len(own) - failed - good
-            lines.append(f"{name:<16}{len(own):>8}{good:>8}{refused:>9}{failed:>8}{longest:>11.2f}{peak:>9.0f}")
+            counts = {"cases": len(own), "read": good, "refused": len(own) - failed - good, "failed": failed}
+            figures[name] = {**counts, "seconds": round(longest, 2), "megabytes": round(peak)}
+    return figures
+
+
+def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Return the figures of a campaign as text."""
+    lines = [f"{'reader':<22}{'cases':>8}{'read':>8}{'refused':>9}{'failed':>8}{'longest s':>11}{'peak MB':>9}"]
+    for name, row in by_reader(outcomes).items():
+        counts = f"{row['cases']:>8}{row['read']:>8}{row['refused']:>9}{row['failed']:>8}"
+        lines.append(f"{name:<22}{counts}{row['seconds']:>11.2f}{row['megabytes']:>9.0f}")
     kinds = Counter((item.failure, item.reader) for item in outcomes if item.failure)
     numbers = {(item.failure, item.reader): item.number for item in reversed(outcomes) if item.failure}
     lines += [
@@ -269,6 +277,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
+    parser.add_argument("--figures", type=Path, help="Write the figures to this file, as JSON.")
     parser.add_argument("--valid", action="store_true", help="First, every command on valid files.")
     parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
     return parser.parse_args(arguments)
@@ -299,6 +308,8 @@ def run_campaign(options: argparse.Namespace, folder: Path) -> int:
     except KeyboardInterrupt:
         print("Interrupted; so far:")
     print(summary(outcomes, time.monotonic() - started))
+    if options.figures is not None:
+        options.figures.write_text(json.dumps({"hostile files": by_reader(outcomes)}, indent=1))
     return int(any(outcome.failure for outcome in outcomes))
 
 

@@ -396,7 +396,7 @@ def main() -> None:
         result = campaign(
             package, importers, share=options.share, seed=options.seed, longest=options.longest,
             files=[name for name in options.files.split(",") if name],
-            again=[key for row in json.loads(options.again.read_text("utf-8")) for key in row["survivors"]]
+            again=[key for row in json.loads(options.again.read_text("utf-8"))["mutants"] for key in row["survivors"]]
             if options.again else (),
         )  # fmt: skip
         figures.append({
@@ -405,7 +405,8 @@ def main() -> None:
         })  # fmt: skip
         print(f"{package}: {dict(result.outcomes)}, explained {result.explained}, killed {result.share_killed:.1%}")
     if options.figures:
-        options.figures.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        text = json.dumps({"mutants": figures}, indent=2, ensure_ascii=False)
+        options.figures.write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -510,10 +511,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30, help="operations of a series, at most")
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same series")
     parser.add_argument("--shrink", action="store_true", help="make a series that fails short; takes minutes")
+    parser.add_argument("--figures", type=Path, help="write the figures to this file, as JSON")
     options = parser.parse_args()
     phases = (Phase.generate, Phase.shrink) if options.shrink else (Phase.generate,)
-    for ending, count in campaign(options.examples, options.seed, options.steps, phases).items():
+    endings = campaign(options.examples, options.seed, options.steps, phases)
+    for ending, count in endings.items():
         print(f"{ending}: {count}")
+    if options.figures is not None:
+        figures = {"store machine": {"series": options.examples, "endings": endings}}
+        options.figures.write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":
