@@ -112,3 +112,16 @@ def test_a_forecast_measures_one_fit_of_a_network_and_extrapolates_the_others_wh
     passes = [max(1, node.spec["samples"]) * sum(map(len, node.task.predicted)) for node in plan.of_kind("predict")]
     assert ahead.prediction_seconds == 0.25 * sum(passes) / 2
     assert sum(task.seconds for task in ahead.tasks) == ahead.training_seconds + ahead.prediction_seconds
+
+
+def test_members_inside_a_network_have_a_pace_of_their_own(small_task):
+    """A forecast of them failed before: their edits were looked up where no specification has them."""
+    given = {name: {"epochs": 1} for name in ("deterministic", "mc-dropout", "packed-ensemble", "batch-ensemble")}
+    benchmark = Benchmark("members", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
+    settings, trainer = prepare(benchmark), load_trainer()
+    fits = make_plan(benchmark, settings, trainer, {}).of_kind("fit")
+    keys = {node.method: costs.setup_key(node) for node in fits}
+    assert keys["deterministic"] == keys["mc-dropout"]
+    assert len(set(keys.values())) == 3
+    ahead = PreparedBenchmark(benchmark, settings, trainer).forecast(None, 1)
+    assert ahead.bytes > 0

@@ -247,7 +247,7 @@ def setup_key(node: Node) -> str:
 
 
 def _members(node: Node) -> dict[str, Any]:
-    return {"edits": node.spec["recipe"]["fields"]["edits"]} if _sets(node.spec) > 1 else {}
+    return {"edits": node.spec["recipe"]["edits"]} if _sets(node.spec) > 1 else {}
 
 
 def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:
