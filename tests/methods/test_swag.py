@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import pool_members
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
@@ -169,6 +173,38 @@ def test_an_ensemble_of_them_is_a_mixture_of_their_own_trainings():
     assert posterior.parts[0].seed != posterior.parts[1].seed
 
 
+@pytest.mark.parametrize("name", ["deterministic", "swag"])
+def test_an_augmented_ensemble_is_the_mean_over_views_and_members(name):
+    """Brute force: every network on the image and on its mirror image; a view is one of the two."""
+    arguments = NAMES["swag"] if name == "swag" else START
+    task, members, views = images(), 2, 3
+    recipe = METHODS.make(name, **arguments, flip=0.5, views=views)
+    split, parts, mirrored = task.split("id"), [], []
+    for member in range(members):
+        specs = [spec_of(link, task, member=member) for link in recipe.chain()]
+        start = None
+        for spec in specs:
+            done = fit(spec, task, FitContext(start=start))
+            start = done.tensors
+        told = pred_spec(recipe, "f", seed=0, member=member)
+        parts.append(predict(specs[-1], told, done.tensors, done.encoder, split))
+        plain = pred_spec(METHODS.make(name, **arguments), "f", seed=0, member=member)
+        turned = Split.of("turned", "id", Examples(split.data.inputs[:, :, ::-1].copy(), split.data.labels))
+        both = [predict(specs[-1], plain, done.tensors, done.encoder, one).logits for one in (split, turned)]
+        mirrored.append(np.repeat(np.stack(both), views, axis=1))  # [2, states × views, N, K]
+    pooled = pool_members(parts)
+    sides = np.concatenate(mirrored, axis=1)
+    distance = np.abs(pooled.logits[None] - sides).max(axis=3)  # [2, S, N]
+    side = distance.argmin(axis=0)
+    np.testing.assert_allclose(distance.min(axis=0), 0.0, atol=1e-5)
+    rows, samples = np.arange(len(split)), np.arange(pooled.samples)[:, None]
+    probabilities = softmax(sides[side, samples, rows[None]].astype(np.float64), axis=-1)
+    np.testing.assert_allclose(pooled.probs, probabilities.mean(axis=0), atol=1e-6)
+    assert pooled.samples == members * (4 if name == "swag" else 1) * views
+    assert 0.3 < side.mean() < 0.7  # both sides are seen, and no two samples see the same ones
+    assert len({choice.tobytes() for choice in side}) > pooled.samples - 2
+
+
 def test_a_training_can_go_on_from_the_mean_but_not_from_a_distribution():
     task = images()
     swa, swag = (METHODS.make(name, **NAMES[name]) for name in ("swa", "swag"))
@@ -177,6 +213,44 @@ def test_a_training_can_go_on_from_the_mean_but_not_from_a_distribution():
     assert len(posterior.states) == 1
     with pytest.raises(UserError, match="the distribution that swag leaves"):
         Recipe("child", start=swag.fit_part(), objective=swag.objective)
+
+
+def shared_tail(**more):
+    """SWAG, and SWA from its fit."""
+    swag = METHODS.make("swag", **NAMES["swag"], **more)
+    arguments = {**NAMES["swag"], "swag_samples": NAMES["swag"]["samples"], **more}
+    arguments.pop("samples")
+    return swag, METHODS.make("swa", **arguments)
+
+
+@pytest.mark.parametrize("network", [SMALL_VGG, SMALL_CNN], ids=["norm", "plain"])
+def test_one_tail_serves_the_mean_and_the_distribution(network):
+    """SWA's weights are SWAG's mean bit for bit, that of the snapshots, and those of a tail of its own."""
+    task, (swag, swa) = images(), shared_tail()
+    assert swa.start == swag.fit_part()
+    assert (swa.objective.epochs, swa.states) == (0, 1)
+    gaussian, mean = fitted(swag, task, network).tensors, fitted(swa, task, network).tensors
+    assert equal(mean, fitted(METHODS.make("swa", **NAMES["swa"]), task, network).tensors)
+    prefix = "distribution/mean/"
+    names = [name.removeprefix(prefix) for name in gaussian if name.startswith(prefix)]
+    every = fitted(replace(swag, collect=KeepAll()), task, network).tensors
+    for name in names:
+        assert np.array_equal(mean[f"0/{name}"], gaussian[prefix + name])
+        snapshots = np.stack([every[f"{k}/{name}"].astype(np.float64) for k in range(3)])
+        np.testing.assert_allclose(mean[f"0/{name}"], snapshots.mean(0), rtol=2e-7, atol=1e-9)
+        if not np.array_equal(snapshots[0], snapshots[2]):
+            assert not np.array_equal(mean[f"0/{name}"], every[f"2/{name}"])
+    assert len(names) > 3
+
+
+def test_views_and_other_draws_change_whose_tail_is_shared():
+    swag, swa = shared_tail(shift=1, views=2)
+    assert swa.views.each == 2
+    assert swa.start == swag.fit_part()
+    assert METHODS.make("swa", swag_samples=5).start != METHODS.make("swag").fit_part()
+    assert METHODS.make("swa", swag_samples=20).start == METHODS.make("swag").fit_part()
+    with pytest.raises(UserError, match="tail_epochs must be at least 2"):
+        METHODS.make("swa", swag_samples=5, tail_epochs=1)
 
 
 @pytest.mark.parametrize(("name", "inputs"), [("swag", "text"), ("fge", "table"), ("swa", "image")])

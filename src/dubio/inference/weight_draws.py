@@ -73,6 +73,10 @@ class WeightDraws:
         """Return the weight state of draw k."""
         return {**self.fixed, **self.distribution.draw(draw_generator(self.seed, k)), **self.buffers[k]}
 
+    def centre(self) -> State:
+        """Return the state at the centre of the distribution, without the batch-norm statistics that it lacks."""
+        return {**self.fixed, **self.distribution.centre()}
+
     def __len__(self) -> int:
         return len(self.buffers)
 

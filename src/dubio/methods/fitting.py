@@ -18,6 +18,7 @@ from dubio.encoders import Encoding, encoder_from_json
 from dubio.inference.batches import LabelledRows
 from dubio.inference.posterior import Mixture, Posterior
 from dubio.inference.samples import WeightSamples
+from dubio.inference.weight_draws import WeightDraws
 from dubio.methods.encoding_cache import encode, encoder_of, encoder_shape, fitted_encoder
 from dubio.methods.estimator import fit_estimator
 from dubio.methods.prediction import as_tensors
@@ -225,7 +226,9 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
 
 
 def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> None:
-    """Load the weights that the fit of another recipe left; weights that only this model has keep their first values.
+    """Load the weights that the fit of another recipe left, of a distribution its centre.
+
+    Weights that only this model has, and batch-norm statistics of a centre, which has none, keep their first values.
 
     Args:
         model: The model.
@@ -235,7 +238,8 @@ def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> No
     Raises:
         UserError: When a weight of the earlier fit does not fit this model.
     """
-    state = cast(WeightSamples, start.collect.form.restore(tensors, model, 0, None)).states[-1]
+    posterior = cast("WeightSamples | WeightDraws", start.collect.form.restore(tensors, model, 0, None))
+    state = posterior.centre() if isinstance(posterior, WeightDraws) else posterior.states[-1]
     own = model.state_dict()
     for name, tensor in state.items():
         if name not in own or own[name].shape != tensor.shape:

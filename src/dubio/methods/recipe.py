@@ -92,7 +92,7 @@ class Recipe:
             raise UserError(f"{self.name}: {' and '.join(splitting)} would each make members; choose one of them.")
         for edit in self.edits:
             check_prior(self.name, edit, self.optimiser)
-        if self.start is not None and not self.start.collect.continues:
+        if self.start is not None and not (self.start.collect.continues or self.collect.centres):
             collector = name_of(self.start.collect)
             raise UserError(
                 f"{self.name}: start: no training can continue from the distribution that {collector} leaves."

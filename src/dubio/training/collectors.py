@@ -77,10 +77,12 @@ class Collector(Protocol):
     Attributes:
         stops_early: Whether the training may end before its epochs are over.
         continues: Whether another training can start from the posterior.
+        centres: Whether it takes the centre of a distribution of weights, from which no other training can start.
     """
 
     stops_early: ClassVar[bool] = True
     continues: ClassVar[bool] = True
+    centres: ClassVar[bool] = False
 
     @property
     def chooses(self) -> str:

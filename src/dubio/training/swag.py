@@ -16,7 +16,7 @@ from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator, with_prefix
 from dubio.networks.network import Model
 from dubio.training.batch_norm import batch_norm_layers, normalised_share, refresh, refresh_draws
-from dubio.training.collectors import Collected, Collector, Epoch, FinishContext
+from dubio.training.collectors import Collected, Collector, Epoch, FinishContext, Last
 from dubio.training.schedules import Schedule
 
 MEAN, SQUARES, DEVIATION = "mean/", "squares/", "deviation/"
@@ -51,6 +51,27 @@ class SWA(Collector):
     def states(self, schedule: Schedule, epochs: int) -> int:
         """Return 1 if there is a snapshot to average."""
         return int(schedule.snapshots(epochs) > 0)
+
+    def passes(self, model: Model, examples: int) -> float:
+        """Return 1 if batch-norm needs it."""
+        return int(bool(batch_norm_layers(model)))
+
+
+@part("centre")
+@dataclass(frozen=True)
+class Centre(Last):
+    """The centre of the distribution that the fit before left, with its own batch-norm statistics.
+
+    Of SWAG it is the mean of its snapshots, hence SWA: one tail serves both.
+    """
+
+    stops_early: ClassVar[bool] = False
+    centres: ClassVar[bool] = True
+
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
+        """Return the weights that the model starts with as one weight state."""
+        refresh(model, context)
+        return super().finish(collected, model, context)
 
     def passes(self, model: Model, examples: int) -> float:
         """Return 1 if batch-norm needs it."""
