@@ -4,11 +4,11 @@ With h the features of an example (D wide), z = W h + b its logits and y the lab
 is one number per example, higher where the network is less certain:
 
 =======================  =========================================================================================
-``energy``               −T · log Σ_k exp(z_k/T)  (Liu et al., 2020, eq. 4)
+``energy``               −T · log Σ_k exp(z_k/T)  (Liu et al., 2020)
 ``react``                the energy at T = 1 of W min(h, c) + b, c a percentile of training activations
-                         (Sun et al., 2021, eq. 1 and 2)
+                         (Sun et al., 2021)
 ``ash``                  the energy at T = 1 of W s(h) + b, s pruned and scaled (Djurisic et al., 2023, ASH-S)
-``mahalanobis``          min_c (h − μ_c)ᵀ Σ⁻¹ (h − μ_c)  (Lee et al., 2018, eq. 1 and 2)
+``mahalanobis``          min_c (h − μ_c)ᵀ Σ⁻¹ (h − μ_c)  (Lee et al., 2018)
 ``relative_mahalanobis`` the same less (h − μ)ᵀ Σ₀⁻¹ (h − μ), one Gaussian of all classes (Ren et al., 2021)
 ``knn``                  the distance of h/‖h‖ from its k-th neighbour in training (Sun et al., 2022)
 ``vim``                  α ‖P⊥(h − o)‖ − log Σ_k exp z_k, the log-odds of a virtual class
@@ -362,7 +362,7 @@ class Density(FeatureScore):
 
 
 def shrunk(centred: Iterable[Tensor]) -> Tensor:
-    """Return the covariance of centred rows, shrunk as Ledoit and Wolf (2004, eq. 14) estimate it to be best.
+    """Return the covariance of centred rows, shrunk as Ledoit and Wolf (2004) estimate it to be best.
 
     With S = (1/N) Σ_i x_i x_iᵀ and m = tr S / D, it is (1 − λ) S + λ m I, where
 

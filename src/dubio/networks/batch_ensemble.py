@@ -1,6 +1,6 @@
 """BatchEnsemble (Wen, Tran & Ba, 2020): members share every weight, up to two vectors each.
 
-Member m has the weights W ∘ (s_m r_mᵀ) (eq. 1), with its own r_m over a layer's inputs, s_m over its outputs and its
+Member m has the weights W ∘ (s_m r_mᵀ), with its own r_m over a layer's inputs, s_m over its outputs and its
 own bias. Every example is repeated for every member in training and at prediction; the loss is the mean over members. A
 convolution from n to k channels has n·k·k_h·k_w + M·(n + k) weights and M·k biases instead of M·(n·k·k_h·k_w + k) in
 all; a dense layer is one of a single position. Batch-norm is shared, as in edward2's wide residual network.

@@ -1,9 +1,9 @@
 """Layers with rank-one factors for each member: the weight of member m is W ∘ (s_m r_mᵀ).
 
-BatchEnsemble trains r and s (Wen et al., 2020, eq. 1); Masksembles fixes r to a binary mask and needs no s. Members are
+BatchEnsemble trains r and s (Wen et al., 2020); Masksembles fixes r to a binary mask and needs no s. Members are
 rows: row i of a batch belongs to member i mod M. A prediction holds every example M times, the members of an example
 side by side (:class:`~dubio.networks.members.SplitMembers`). The factors act on the inputs and outputs of the one
-shared product (eq. 5 of BatchEnsemble),
+shared product (vectorised as BatchEnsemble is),
 
     y = ((x ∘ r_m) Wᵀ) ∘ s_m + b_m,
 
