@@ -10,7 +10,9 @@ import pytest
 from scipy.stats import kendalltau
 
 from dubio.core.registry import METHODS
+from dubio.core.specs import describe
 from dubio.networks.preresnet import preresnet, preresnet_164
+from dubio.networks.resnet import resnet50
 from dubio.networks.vgg import vgg16_bn
 from dubio.networks.wide_resnet import wrn
 from dubio.reporting.style import Style
@@ -58,35 +60,74 @@ def styles(example: Study) -> dict[str, Style]:
     return {each.name: Style(each.name, "#000000", "o", True) for each in example.curves}
 
 
-def test_the_shipped_numbers_are_those_of_tables_4_and_5() -> None:
-    numbers = {(f.task, f.network, f.method, f.metric): (f.value, f.std) for f in published_numbers("ensembles")}
-    assert len(numbers) == len(published_numbers("ensembles")) == 2 * 2 * (9 + 8 + 8 + 8)
+def test_the_shipped_numbers_are_those_of_tables_4_to_9() -> None:
+    """Cells copied from P by hand, some of every table and score; and how many cells each table fills."""
+    shipped = published_numbers("ensembles")
+    numbers = {(n.task, n.network, n.samples, n.method, n.setting, n.metric): (n.value, n.std) for n in shipped}
+    assert len(numbers) == len(shipped) == 2 * 4 * (2 * (9 + 8 + 8 + 8) + 15)
     for name, value in P_ORDER.items():
-        assert numbers["cifar10", "vgg16-bn", name, "calibrated_nll"][0] == value
+        assert numbers["cifar10", "vgg16-bn", 100, name, "", "calibrated_nll"][0] == value
     for key, expected in {
-        ("cifar10", "preresnet", "csgld", "error"): (0.0383, 0.0002),
-        ("cifar10", "preresnet-164", "mean-field-vi", "error"): (0.0450, 0.0005),
-        ("cifar10", "wrn", "mc-dropout", "calibrated_nll"): (0.118, 0.002),
-        ("cifar10", "vgg16-bn", "laplace", "error"): (0.0580, 0.0019),
-        ("cifar100", "preresnet", "deterministic", "calibrated_nll"): (0.848, 0.009),
-        ("cifar100", "preresnet-164", "snapshot-ensemble", "error"): (0.1763, 0.0017),
-        ("cifar100", "vgg16-bn", "laplace", "calibrated_nll"): (1.050, 0.008),
-        ("cifar100", "wrn", "deep-ensemble", "error"): (0.1570, 0.0005),
+        ("cifar10", "preresnet", 100, "csgld", "", "error"): (0.0383, 0.0002),
+        ("cifar10", "preresnet-164", 100, "mean-field-vi", "", "error"): (0.0450, 0.0005),
+        ("cifar10", "wrn", 100, "mc-dropout", "", "calibrated_nll"): (0.118, 0.002),
+        ("cifar10", "vgg16-bn", 100, "laplace", "", "error"): (0.0580, 0.0019),
+        ("cifar10", "vgg16-bn", 100, "swag", "", "calibrated_brier"): (0.075, 0.001),
+        ("cifar10", "wrn", 100, "fge", "", "calibrated_aurc"): (0.0031, None),
+        ("cifar100", "preresnet", 100, "deterministic", "", "calibrated_nll"): (0.848, 0.009),
+        ("cifar100", "preresnet-164", 100, "snapshot-ensemble", "", "error"): (0.1763, 0.0017),
+        ("cifar100", "vgg16-bn", 100, "laplace", "", "calibrated_nll"): (1.050, 0.008),
+        ("cifar100", "wrn", 100, "deep-ensemble", "", "error"): (0.1570, 0.0005),
+        ("cifar100", "preresnet", 100, "swag", "", "calibrated_brier"): (0.281, 0.003),
+        ("cifar100", "vgg16-bn", 100, "mc-dropout", "", "calibrated_aurc"): (0.0857, None),
+        ("imagenet", "resnet50", 7, "deep-ensemble", "", "error"): (0.2101, 0.000485),
+        ("imagenet", "resnet50", 7, "snapshot-ensemble", "", "calibrated_nll"): (0.852, None),
+        ("imagenet", "resnet50", 40, "fge", "", "calibrated_brier"): (0.324, None),
+        ("imagenet", "resnet50", 50, "laplace", "", "calibrated_nll"): (0.936, 0.0015),
+        ("imagenet", "resnet50", 50, "mean-field-vi", "", "calibrated_aurc"): (0.0684, None),
+        ("cifar10", "vgg16-bn", 100, "deterministic", "tta", "error"): (0.0527, None),
+        ("cifar10", "preresnet", 100, "csgld", "tta", "calibrated_nll"): (0.111, None),
+        ("cifar10", "vgg16-bn", 100, "fge", "tta", "calibrated_aurc"): (0.0053, None),
+        ("cifar10", "wrn", 100, "mc-dropout", "tta", "calibrated_brier"): (0.053, None),
+        ("cifar100", "vgg16-bn", 100, "mean-field-vi", "tta", "error"): (0.2371, None),
+        ("cifar100", "preresnet-164", 100, "laplace", "tta", "calibrated_nll"): (0.740, None),
+        ("cifar100", "wrn", 100, "deep-ensemble", "tta", "calibrated_aurc"): (0.0330, None),
+        ("imagenet", "resnet50", 7, "deep-ensemble", "tta", "calibrated_nll"): (0.817, None),
+        ("imagenet", "resnet50", 40, "mean-field-vi", "tta", "calibrated_nll"): (0.807, None),
+        ("imagenet", "resnet50", 50, "deterministic", "tta", "error"): (0.2106, None),
+        ("imagenet", "resnet50", 50, "deep-ensemble", "tta", "calibrated_aurc"): (0.0544, None),
     }.items():
-        assert numbers[key] == pytest.approx(expected)
-    # P gives no dropout to PreResNets and no snapshot ensemble to WideResNet
-    assert ("cifar10", "preresnet", "mc-dropout", "error") not in numbers
-    assert ("cifar100", "wrn", "snapshot-ensemble", "error") not in numbers
-    assert {f.method for f in published_numbers("ensembles")} <= set(METHODS.names())
-    assert {f.samples for f in published_numbers("ensembles")} == {100}
+        assert numbers[key] == pytest.approx(expected), key
+    # P gives no dropout to PreResNets, no snapshot ensemble to WideResNet, and 50 samples of ImageNet to few methods
+    assert ("cifar10", "preresnet", 100, "mc-dropout", "", "error") not in numbers
+    assert ("cifar100", "wrn", 100, "snapshot-ensemble", "tta", "error") not in numbers
+    assert ("imagenet", "resnet50", 50, "fge", "", "error") not in numbers
+    assert {n.method for n in shipped} <= set(METHODS.names())
+    assert {(n.task == "imagenet", n.samples) for n in shipped} == {(False, 100), (True, 7), (True, 40), (True, 50)}
+
+
+def test_published_scores_agree_with_each_other() -> None:
+    """One network is worse than the ensembles of its kind, by every score, and views help it (P §4.3)."""
+    numbers = published_numbers("ensembles")
+    by = {(n.task, n.network, n.samples, n.setting, n.metric, n.method): n.value for n in numbers}
+    for (*row, method), value in by.items():
+        task, network, samples, setting, metric = row
+        if method == "deterministic":
+            assert value > by[(*row, "deep-ensemble")], row
+            assert setting == "tta" or value >= by[task, network, samples, "tta", metric, method], row
 
 
 def test_the_papers_networks_are_the_defaults_of_ours() -> None:
     made = {"vgg16-bn": vgg16_bn, "preresnet": preresnet, "preresnet-164": preresnet_164, "wrn": wrn}
+    made["resnet50"] = resnet50
     assert set(made) == set(NETWORKS)
     for name, make in made.items():
         defaults = make.__kwdefaults__
-        assert all(defaults[argument] == value for argument, value in NETWORKS[name][1].items())
+        for argument, value in NETWORKS[name][1].items():
+            assert defaults[argument] == (tuple(value) if isinstance(value, list) else value)
+        # as a manifest states them, with every default: PreResNets were no networks of P's before, for block = None
+        assert network_of(task(name, "cifar10", arguments=describe(dict(defaults)))) == name
+    assert network_of(task("preresnet", "cifar10", arguments={"depth": 110, "block": "bottleneck"})) is None
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(1.04, "within"), (1.2, "worse"), (0.8, "better")])
@@ -95,7 +136,9 @@ def test_ours_are_compared_on_the_complete_data(factor: float, outcome: str) -> 
     compared = [each for each in agreements(example) if each.published.metric == "calibrated_nll"]
     assert [each.outcome for each in compared] == [outcome] * 9
     assert {each.published.method: each.difference for each in compared}["swag"] == pytest.approx((factor - 1) * 0.152)
-    assert {each.published.metric for each in agreements(example)} == {"error", "calibrated_nll"}
+    assert {each.published.metric for each in agreements(example)} == {
+        "error", "calibrated_nll", "calibrated_brier", "calibrated_aurc",
+    }  # fmt: skip
     table = numbers_table(example, styles(example))
     assert table is not None
     assert len(table.rows) == 9
@@ -135,7 +178,7 @@ def test_a_number_needs_the_same_samples_and_no_variant() -> None:
     variant = curve("laplace-last", [[0.2] * 6] * 3, sizes=SIZES, registered="laplace", settings={"structure": "last"})
     again = replace(example, curves=(variant, *example.curves))
     laplace = [each.published.method for each in agreements(again) if each.published.method == "laplace"]
-    assert laplace == ["laplace", "laplace"]  # error and likelihood
+    assert laplace == ["laplace"] * 4  # once for every score
     assert is_complete(example.task)
     assert network_of(task("preresnet", "cifar10", arguments={"depth": 110})) == "preresnet"
     assert network_of(task("preresnet", "cifar10", arguments={"depth": 20})) is None
@@ -168,6 +211,70 @@ def test_orders_are_compared_by_kendalls_tau_and_name_the_significantly_reversed
     assert "none of them significantly different" in order_sentence(example, unsure)
 
 
+def augmented(values: dict[str, float], **about: Any) -> Study:
+    """The same, each method also with views, by which it gains a tenth; of one network as many as samples."""
+    plain = ours(values, **about)
+    viewed = [
+        curve(f"{each.name}-views", [[0.9 * values[each.name]] * len(SIZES)] * 3, sizes=SIZES, base=each.name,
+              role=each.role)
+        for each in plain.curves
+    ]  # fmt: skip
+    return replace(plain, curves=(*plain.curves, *viewed))
+
+
+def test_augmented_methods_are_compared_with_the_augmented_ones_of_the_paper() -> None:
+    """P, Table 7: VGG16 on CIFAR-10."""
+    example = augmented(P_ORDER)
+    compared = {(a.published.method, a.published.setting, a.published.metric): a for a in agreements(example)}
+    assert len(compared) == 2 * 4 * 9
+    single = compared["deterministic", "tta", "calibrated_nll"]
+    assert (single.published.value, single.ours.mean) == (0.170, pytest.approx(0.9 * 0.229))
+    table = numbers_table(example, styles(example))
+    assert table is not None
+    assert [row.title for row in table.rows[-9:]] == [f"{name}-views" for name in dict.fromkeys(
+        a.published.method for a in agreements(example)
+    )]  # fmt: skip
+    order = order_of(example, "tta")
+    assert order is not None
+    published = {
+        "deterministic": 0.170, "deep-ensemble": 0.139, "snapshot-ensemble": 0.138, "csgld": 0.146, "fge": 0.150,
+        "swag": 0.152, "mc-dropout": 0.171, "mean-field-vi": 0.160, "laplace": 0.164,
+    }  # fmt: skip
+    assert dict(order.values.after) == {f"{name}-views": value for name, value in published.items()}
+    expected = kendalltau([P_ORDER[name] for name in published], list(published.values())).statistic
+    assert order.values.tau == pytest.approx(expected)
+    assert ", with test-time augmentation here (vgg16-bn" in order_sentence(example, order)
+    rows = [row for row in published_rows(example) if row[3:6] == ("swag", 1, "calibrated_nll")]
+    assert [(row[9], row[10]) for row in rows] == [(0.152, 1), (0.152, 0)]
+    assert json.loads(json.dumps(published_document(example)))["order_augmented"]["network"] == "vgg16-bn"
+
+
+def test_imagenet_is_compared_at_each_number_of_samples_and_ordered_where_most_methods_are() -> None:
+    """P, Table 6: seven samples of every method, 50 of some."""
+    sizes = (1, 2, 3, 5, 7, 40, 50)
+    names = ("deterministic", "deep-ensemble", "snapshot-ensemble", "fge", "mean-field-vi", "laplace")
+    curves = [curve(name, [[0.9 + 0.01 * k] * len(sizes)] * 3, sizes=sizes) for k, name in enumerate(names)]
+    example = study(*curves, of=task("resnet50", "imagenet", (1_153_050, 128_117, 50_000)))
+    counts = [(a.published.method, a.published.samples) for a in agreements(example) if a.published.metric == "error"]
+    assert len(counts) == 3 + 3 + 1 + 2 + 3 + 3
+    order = order_of(example)
+    assert order is not None
+    assert order.published_samples == 7
+    assert order.values.after["snapshot-ensemble"] == 0.852
+    table = numbers_table(example, styles(example))
+    assert table is not None
+    assert "snapshot-ensemble, 7 samples" in [row.title for row in table.rows]
+
+
+def test_a_smaller_network_has_the_order_of_its_own_family() -> None:
+    example = ours(P_ORDER, network="preresnet", arguments={"depth": 20, "block": None}, images=(4_000, 1_000, 2_000))
+    order = order_of(example)
+    assert order is not None
+    assert order.network == "preresnet"
+    assert order.values.after["swag"] == 0.126
+    assert "preresnet (depth = 20" in incomparable_sentence(example)
+
+
 def test_other_data_and_few_methods_have_no_order_to_compare() -> None:
     example = ours(P_ORDER)
     other = replace(example, task=task("vgg16-bn", "pictures"))
@@ -182,16 +289,17 @@ def test_other_data_and_few_methods_have_no_order_to_compare() -> None:
 def test_the_table_of_both_says_what_can_be_compared() -> None:
     rows = list(published_rows(ours(P_ORDER)))
     numbers = [row for row in rows if row[-1] == 1]
-    assert len(numbers) == 18
-    assert len(rows) == 18 + 9
-    single = next(row for row in numbers if row[3:5] == ("deterministic", "calibrated_nll"))
-    assert single[5:7] == (1, 100)
-    assert float(str(single[7])) == pytest.approx(single[8])
+    assert len(numbers) == 36
+    assert len(rows) == 36 + 9
+    single = next(row for row in numbers if row[3:6] == ("deterministic", 0, "calibrated_nll"))
+    assert single[6:8] == (1, 100)
+    assert float(str(single[8])) == pytest.approx(single[9])
     assert {row[-1] for row in published_rows(ours(P_ORDER, network="vgg-small"))} == {0}
 
 
 def test_the_document_holds_both() -> None:
     document = json.loads(json.dumps(published_document(ours(P_ORDER)), allow_nan=False))
-    assert len(document["numbers"]) == 18
+    assert len(document["numbers"]) == 36
+    assert document["order_augmented"] is None
     assert document["order"]["kendall_tau"] == 1.0
     assert document["order"]["reversed"] == []

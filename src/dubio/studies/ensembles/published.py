@@ -1,8 +1,9 @@
 """Our numbers beside those of P: numbers where the network, the data and the samples are P's, else the order alone.
 
-The numbers are in ``published.csv``. A number of ours is compared with P's only where it was made from the complete
-published data set: all its training images, used for training or for validation, and all its test images. On a part of
-the data, or with another network, no number can be expected to agree; the order of methods can.
+The numbers are in ``published.csv``: Tables 4–6 of P and, for test-time augmentation, Tables 7–9. A number of ours is
+compared with P's only where it was made from the complete published data set: all its training images, used for
+training or for validation, and all its test images. On a part of the data, or with another network, no number can be
+expected to agree; the order of methods can.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dubio.studies.ensembles.curve_figures import Styles
 from dubio.studies.ensembles.paper_tables import SCORES, PaperScore
 from dubio.studies.ensembles.rank_agreement import RankAgreement, tau_phrase
 from dubio.studies.ensembles.study import SampleCurve, Study
-from dubio.studies.published_numbers import Agreement, paper_of, published_numbers
+from dubio.studies.published_numbers import Agreement, PublishedNumber, paper_of, published_numbers
 
 CLOSE = 0.05
 """Differences up to this share of the published value count as agreement."""
@@ -38,15 +39,18 @@ NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = PAPER["networks"]
 """Network → P's name of it, and the arguments with which it is P's; they are the defaults."""
 
 STAND_IN = "vgg16-bn"
-"""The network of P whose order is compared with that of a network that P does not have."""
+"""The network of P whose order is compared with that of a network of a family that P does not have."""
+
+SETTINGS = {"": "", "tta": ", with test-time augmentation"}
+"""Setting of a published number → how sentences and captions call it."""
 
 SOURCE = (
     f"{PAPER['source']}. Numbers are compared only where network, number of samples and images are those of the paper; "
     "otherwise only the order of methods is compared."
 )
 
-PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
-             "published", "comparable")  # fmt: skip
+PUBLISHED = ("task", "network", "published_network", "method", "augmented", "measure", "samples", "published_samples",
+             "value", "published", "comparable")  # fmt: skip
 """Columns of the table that is written beside the page."""
 
 
@@ -55,6 +59,7 @@ class PublishedOrder:
     """The same methods here and in P, by calibrated NLL.
 
     Attributes:
+        setting: With or without test-time augmentation, see :data:`SETTINGS`.
         network: P's network.
         samples: The number of samples here.
         published_samples: The number of samples in P.
@@ -62,6 +67,7 @@ class PublishedOrder:
         significant: The reversed pairs that differ significantly here.
     """
 
+    setting: str
     network: str
     samples: int
     published_samples: int
@@ -83,75 +89,102 @@ def is_complete(task: TaskView) -> bool:
 def network_of(task: TaskView) -> str | None:
     """Return the name of P's network that a task has; None for another, or for the same with other arguments."""
     _, own = NETWORKS.get(task.network, ("", None))
-    matches = own is not None and task.network_arguments.items() <= own.items()
-    return task.network if matches else None
+    stated = {key: value for key, value in task.network_arguments.items() if value is not None}
+    return task.network if own is not None and stated.items() <= own.items() else None
 
 
-def plain_curves(study: Study) -> dict[str, SampleCurve]:
-    """Return registered name → the method as it is: no variant of it, and without augmentation."""
+def curves_of(study: Study, setting: str) -> dict[str, SampleCurve]:
+    """Return registered name → the method as it is in a setting: no variant of it but for its views."""
     plain = [curve for curve in study.curves if not curve.augmented and not curve.method.settings]
-    return {curve.name: curve for curve in plain if curve.name == curve.method.registered}
+    curves = {curve.name: curve for curve in plain if curve.name == curve.method.registered}
+    if setting == "tta":
+        pairs = {name: study.with_augmentation(curve) for name, curve in curves.items()}
+        curves = {name: curve for name, curve in pairs.items() if curve is not None}
+    return curves
 
 
 def agreements(study: Study) -> tuple[Agreement, ...]:
     """Return the published numbers that can be compared, each with ours."""
     if not is_complete(study.task):
         return ()
-    curves = plain_curves(study)
+    curves = {setting: curves_of(study, setting) for setting in SETTINGS}
     return tuple(
         Agreement(number, cell, CLOSE * number.value)
-        for number in published_numbers("ensembles")
-        if (number.task, number.network) == (corpus_of(study.task), network_of(study.task)) and number.method in curves
-        if (cell := curves[number.method].at(number.metric, number.samples)) is not None
+        for number in _numbers_of(study, network_of(study.task))
+        if number.method in curves[number.setting]
+        if (cell := curves[number.setting][number.method].at(number.metric, number.samples)) is not None
     )
 
 
-def order_of(study: Study) -> PublishedOrder | None:
+def _numbers_of(study: Study, network: str | None) -> list[PublishedNumber]:
+    """Return P's numbers on the same data set with one of its networks."""
+    key = corpus_of(study.task), network
+    return [number for number in published_numbers("ensembles") if (number.task, number.network) == key]
+
+
+def order_of(study: Study, setting: str = "") -> PublishedOrder | None:
     """Return the order of methods here and in P on the same data set; None for other data or too few methods.
 
-    P's network is the study's own, or :data:`STAND_IN` where P does not have it.
+    P's network is the study's own, whatever its arguments, or :data:`STAND_IN` where P has none of its family. Of
+    several numbers of samples in P, it is the one with most methods.
     """
-    network = network_of(study.task) or STAND_IN
-    key = corpus_of(study.task), network, RANKED_BY
-    published = [n for n in published_numbers("ensembles") if (n.task, n.network, n.metric) == key]
-    cells = study.cells(plain_curves(study).values())
-    ours = {name: cell.mean for name, cell in cells.items()}
-    values = RankAgreement.of(ours, {number.method: number.value for number in published})
+    network = study.task.network if study.task.network in NETWORKS else STAND_IN
+    curves = curves_of(study, setting)
+    published: dict[int, dict[str, float]] = {}
+    for number in _numbers_of(study, network):
+        if (number.metric, number.setting) == (RANKED_BY, setting) and number.method in curves:
+            published.setdefault(number.samples, {})[curves[number.method].name] = number.value
+    if not published:
+        return None
+    samples = max(published, key=lambda count: (len(published[count]), count))
+    cells = study.cells(curves.values())
+    values = RankAgreement.of({name: cell.mean for name, cell in cells.items()}, published[samples])
     if len(values.after) < FEWEST:
         return None
     judged = {name: cell for name, cell in cells.items() if study.by_name[name].role != "deep_ensemble"}
     significant = tuple(pair for pair in values.swapped if study.differ(judged, pair))
-    return PublishedOrder(network, study.compared_samples, published[0].samples, values, significant)
+    return PublishedOrder(setting, network, study.compared_samples, samples, values, significant)
+
+
+def orders_of(study: Study) -> list[PublishedOrder]:
+    """Return the order of methods without and with augmentation, where it can be compared."""
+    return [order for setting in SETTINGS if (order := order_of(study, setting)) is not None]
 
 
 def published_blocks(study: Study, styles: Styles) -> Iterator[Block]:
     """Yield the comparison of one task with P; nothing where P has no counterpart."""
-    numbers, order = numbers_table(study, styles), order_of(study)
-    if numbers is None and order is None:
+    numbers, orders = numbers_table(study, styles), orders_of(study)
+    if numbers is None and not orders:
         return
     yield Headline(study.task.key)
     if numbers is not None:
         yield numbers
     if sentence := incomparable_sentence(study) if numbers is None else numbers_sentence(study):
         yield Text(sentence, "small")
-    if order is not None:
+    for order in orders:
         yield order_table(study, order, styles)
         yield Text(order_sentence(study, order), "small")
 
 
 def numbers_table(study: Study, styles: Styles) -> Table | None:
     """Return ours, the published value and the difference for every score of P; None where nothing is comparable."""
-    compared = {(agreement.published.method, agreement.published.metric): agreement for agreement in agreements(study)}
-    scores = [score for score in SCORES if any(metric == score.measure for _, metric in compared)]
+    compared: dict[tuple[str, int], dict[str, Agreement]] = {}
+    for agreement in agreements(study):
+        number = agreement.published
+        curve = curves_of(study, number.setting)[number.method]
+        compared.setdefault((curve.name, number.samples), {})[number.metric] = agreement
+    scores = [score for score in SCORES if any(score.measure in row for row in compared.values())]
     columns = tuple(
         Column(score.title.partition(" (negative")[0], sub, arrow, unranked=True)
         for score in scores
         for sub, arrow in (("ours", "↓"), ("published", "↓"), ("difference", ""))
     )
     rows = []
-    for name in dict.fromkeys(name for name, _ in compared):
-        cells = [cell for score in scores for cell in _three_cells(compared.get((name, score.measure)), score)]
-        rows.append(Row(study.by_name[name].title, tuple(cells), styles[name]))
+    several = len({samples for _, samples in compared}) > 1
+    for (name, samples), row in compared.items():
+        cells = [cell for score in scores for cell in _three_cells(row.get(score.measure), score)]
+        title = study.by_name[name].title + (f", {samples} samples" if several else "")
+        rows.append(Row(title, tuple(cells), styles[name]))
     caption = f"Difference: ours minus published; shaded: at most {CLOSE:.0%} of the published value"
     return Table(columns, tuple(rows), caption) if compared else None
 
@@ -194,7 +227,8 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
         Column("Calibrated NLL", f"here, {order.samples} samples", "↓", unranked=True),
     )
     sides = f"here ({study.task.network}) and in P ({_setup(study, order)})"
-    return Table(columns, tuple(rows), f"Order by calibrated NLL at equal numbers of samples: {sides}")
+    caption = f"Order by calibrated NLL at equal numbers of samples{SETTINGS[order.setting]}: {sides}"
+    return Table(columns, tuple(rows), caption)
 
 
 def order_sentence(study: Study, order: PublishedOrder) -> str:
@@ -204,8 +238,9 @@ def order_sentence(study: Study, order: PublishedOrder) -> str:
     detail = f"; significantly different here: {'; '.join(pairs)}" if pairs else ""
     if order.values.swapped and not pairs:
         detail = ", none of them significantly different here"
+    methods = f"{counted(len(order.values.after), 'method')}{SETTINGS[order.setting]}"
     return (
-        f"Order of {counted(len(order.values.after), 'method')} here ({study.task.network}, {order.samples} samples) "
+        f"Order of {methods} here ({study.task.network}, {order.samples} samples) "
         f"and in P ({_setup(study, order)}, {order.published_samples} samples): {tau_phrase(order.values.tau)}; "
         f"{len(order.values.swapped)} of {order.values.pairs} pairs are reversed{detail}."
     )
@@ -216,7 +251,10 @@ def incomparable_sentence(study: Study) -> str:
     corpus = corpus_of(study.task)
     if corpus not in CORPORA:
         return ""
-    network = f"{study.task.network} is not one of P's networks" if network_of(study.task) is None else ""
+    stated = {key: value for key, value in study.task.network_arguments.items() if value is not None}
+    arguments = ", ".join(f"{key} = {value}" for key, value in stated.items())
+    called = f"{study.task.network} ({arguments})" if study.task.network in NETWORKS else study.task.network
+    network = f"{called} is not one of P's networks" if network_of(study.task) is None else ""
     images = "" if is_complete(study.task) else f"the task is a part of {CORPORA[corpus][0]}"
     reasons = " and ".join(reason for reason in (network, images) if reason)
     return f"Its numbers cannot be compared with P's: {reasons}." if reasons else ""
@@ -228,10 +266,10 @@ def _setup(study: Study, order: PublishedOrder) -> str:
 
 def published_document(study: Study) -> dict[str, Any]:
     """Return P's numbers with ours where they can be compared, and the order of methods in both, as JSON."""
-    order = order_of(study)
     numbers = [
         {
             "method": agreement.published.method,
+            "augmented": agreement.published.setting == "tta",
             "measure": agreement.published.metric,
             "samples": agreement.published.samples,
             "ours": agreement.ours.mean if math.isfinite(agreement.ours.mean) else None,
@@ -239,10 +277,13 @@ def published_document(study: Study) -> dict[str, Any]:
         }
         for agreement in agreements(study)
     ]
-    return {"numbers": numbers, "order": None if order is None else _order_document(order)}
+    plain, augmented = (order_of(study, setting) for setting in SETTINGS)
+    return {"numbers": numbers, "order": _order_document(plain), "order_augmented": _order_document(augmented)}
 
 
-def _order_document(order: PublishedOrder) -> dict[str, Any]:
+def _order_document(order: PublishedOrder | None) -> dict[str, Any] | None:
+    if order is None:
+        return None
     return {
         "network": order.network,
         "samples": {"here": order.samples, "published": order.published_samples},
@@ -255,15 +296,17 @@ def _order_document(order: PublishedOrder) -> dict[str, Any]:
 
 def published_rows(study: Study) -> Iterator[tuple[object, ...]]:
     """Yield our values with the published ones: ``comparable`` is 0 where only their order can be compared."""
-    task, order = (study.task.key, study.task.network), order_of(study)
+    task = study.task.key, study.task.network
     for agreement in agreements(study):
         number = agreement.published
-        samples = min(study.by_name[number.method].samples, number.samples), number.samples
+        curve = curves_of(study, number.setting)[number.method]
+        samples = min(curve.samples, number.samples), number.samples
         values = agreement.ours.mean, number.value
-        yield (*task, number.network, number.method, number.metric, *samples, *values, 1)
-    if order is None:
-        return
-    for name in order.values.names:
-        samples = min(study.by_name[name].samples, order.samples), order.published_samples
-        values = order.values.before[name], order.values.after[name]
-        yield (*task, order.network, name, RANKED_BY, *samples, *values, 0)
+        yield (*task, number.network, number.method, int(curve.augmented), number.metric, *samples, *values, 1)
+    for order in orders_of(study):
+        for name in order.values.names:
+            curve = study.by_name[name]
+            samples = min(curve.samples, order.samples), order.published_samples
+            values = order.values.before[name], order.values.after[name]
+            method = curve.method.registered, int(curve.augmented)
+            yield (*task, order.network, *method, RANKED_BY, *samples, *values, 0)
