@@ -51,8 +51,8 @@ def test_a_wrong_number_too_long_a_part_and_too_long_a_page_are_named():
     (study,) = page.studies
     right = {"trainings": study.trainings, "trials": 0, "seconds": 3600.0}
     assert not list(check_forecast(page, {study: right}))
-    wrong = list(check_forecast(page, {study: {**right, "trainings": study.trainings + 1, "seconds": 7 * 3600.0}}))
-    clauses = f"makes {study.trainings + 1} trainings", "needs 4 parts", "7.0 hours"
+    wrong = list(check_forecast(page, {study: {**right, "trainings": study.trainings + 1, "seconds": 9 * 3600.0}}))
+    clauses = f"makes {study.trainings + 1} trainings", "needs 5 parts", "9.0 hours"
     assert all(clause in line for line, clause in zip(wrong, clauses, strict=True))
 
 

@@ -12,7 +12,7 @@ from dubio.core.registry import NETWORKS, TASKS
 from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
 from dubio.runner.manifest import benchmark_warnings
 from dubio.runner.overrides import Overrides
-from dubio.runner.plan import make_plan
+from dubio.runner.plan import PlannedRun, make_plan
 from dubio.runner.prepare import make_method, method_arguments
 from dubio.runner.trainer import load_trainer
 from tests.runner.helpers import prepare
@@ -22,7 +22,9 @@ torch = pytest.importorskip("torch")
 from dubio.networks.network import Model  # noqa: E402
 from dubio.training.schedules import temperature_value  # noqa: E402
 
-PRESETS = ("paper", "paper-all", "small", "small-noisy", "small-posthoc", "small-cheap", "start", "smoke")
+PRESETS = (
+    "paper", "paper-all", "small", "small-networks", "small-noisy", "small-posthoc", "small-cheap", "start", "smoke",
+)  # fmt: skip
 
 
 def entry_of(benchmark: Benchmark, task: str, network: str) -> TaskEntry:
@@ -129,7 +131,7 @@ def test_small_has_both_temperatures() -> None:
         benchmark = load_benchmark("ensembles", preset)
         told = method_arguments(benchmark, entry_of(benchmark, "cifar10", "vgg-small"))
         names = [name for name in told if name.startswith(("csgld", "csghmc"))]
-        assert len(names) == 6
+        assert len(names) == 8
         assert {told[name]["temperature"] for name in names} == {rule}
         assert make_method(benchmark, "csgld", told["csgld"], {}).schedule.temperature == rule
 
@@ -190,7 +192,59 @@ def test_the_small_preset_shares_its_trainings() -> None:
     for name, recipe in recipes.items():
         if name.endswith("-tta"):
             assert recipe.fit_part() == recipes[name.removesuffix("-tta")].fit_part()
-    assert {recipes[name].pooled for name in ("snapshot-ensemble", "fge", "swag", "mc-dropout", "laplace")} == {20}
+    assert {recipes[name].pooled for name in ("fge", "swag", "mc-dropout", "laplace")} == {20}
+    assert [recipes[name].pooled for name in ("snapshot-ensemble", "csgld", "csghmc")] == [12, 18, 18]
+
+
+SMALL = load_benchmark("ensembles", "small-networks")
+
+
+@pytest.mark.parametrize("network", ["vgg-small", "preresnet", "wrn"])
+def test_a_last_snapshot_has_the_epochs_of_a_network_of_the_pool(network: str) -> None:
+    """The rule of equal epochs, and whatever continues a training continues one of the pool."""
+    arguments = method_arguments(SMALL, entry_of(SMALL, "cifar10", network))
+    recipes = {name: make_method(SMALL, name, given, {}) for name, given in arguments.items()}
+    pool = recipes["deterministic"]
+    assert recipes["deep-ensemble"].fit_part() == pool.fit_part()
+    for name in ("snapshot-ensemble", "csgld", "csghmc"):
+        if name in recipes:
+            schedule, epochs = recipes[name].schedule, recipes[name].objective.epochs
+            assert epochs == pool.objective.epochs
+            assert schedule.marks_after(epochs, epochs)
+    for name in ("fge", "swag", "mean-field-vi", "laplace"):
+        assert recipes[name].start == pool.fit_part()
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper-all", "small", "small-networks"])
+def test_swa_and_swag_share_one_tail(preset: str) -> None:
+    benchmark = load_benchmark("ensembles", preset)
+    entries = [entry for entry in benchmark.tasks if "swag" in benchmark.methods_of(entry)]
+    for entry in entries:
+        told = method_arguments(benchmark, entry)
+        for suffix in ("", "-tta", "-ensemble", "-ensemble-tta"):
+            if f"swa{suffix}" in told:
+                swa, swag = (make_method(benchmark, name, told[name], {}) for name in (f"swa{suffix}", f"swag{suffix}"))
+                assert swa.start == swag.fit_part()
+                assert swa.members == swag.members
+    assert entries
+
+
+def test_augmented_ensembles_are_made_of_the_predictions_of_their_members(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No training and no prediction of their own: each pools those of …-tta."""
+    monkeypatch.setenv("DUBIO_DATA", str(data_dir))
+    small = load_benchmark("ensembles", "small")
+    plan = make_plan(small, prepare(Overrides(tasks=["cifar10"]).apply(small)), load_trainer(), {})
+    runs: dict[str, list[PlannedRun]] = {}
+    for run in plan.runs:
+        runs.setdefault(run.method, []).append(run)
+    pooled = [name for name in runs if name.endswith("-ensemble-tta") and name.replace("-ensemble-tta", "-tta") in runs]
+    assert len(pooled) == 10
+    for name in pooled:
+        singles = runs[name.replace("-ensemble-tta", "-tta")]
+        assert list(runs[name][0].spec["members"]) == [run.id for run in singles]
+        assert runs[name][0].fits == tuple(run.fits[0] for run in singles)
 
 
 def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +257,20 @@ def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeyp
     assert {node.id for node in plan.of_kind("fit")} == home
     few = [run for run in plan.runs if run.task == "cifar10-shifted" and run.member is not None]
     assert {run.spec["latest"] for run in few} == {5}
+
+
+def test_scores_of_features_are_tested_on_ood_images_without_further_trainings(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shifted task had its own twelve methods before, and trained them."""
+    monkeypatch.setenv("DUBIO_DATA", str(data_dir))
+    benchmark = load_benchmark("ensembles", "small-posthoc")
+    plan = make_plan(benchmark, prepare(benchmark), load_trainer(), {})
+    tasks = {run.method: {other.task for other in plan.runs if other.method == run.method} for run in plan.runs}
+    assert set(tasks) == {"deterministic", "posthoc", "ddu", "deep-ensemble", "posthoc-ensemble"}
+    assert all(both == {"cifar10", "cifar10-shifted"} for both in tasks.values())
+    # three networks, their scores, and DDU's network with its scores
+    assert len(plan.of_kind("fit")) == 3 + 3 + 2
 
 
 def test_the_smoke_preset_trains_no_network_twice() -> None:
