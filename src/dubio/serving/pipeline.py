@@ -5,8 +5,8 @@ The event loop admits rows, one thread predicts, another writes::
     admit ──► predict all rows that wait ──► write and flush all decisions that wait ──► answer
 
 Nothing waits for a batch to fill: rows that arrive while a batch is predicted form the next one, and a single client
-is served at once. Ids are compared in the event loop alone, where an id is new, decided or under way, so that no row
-is decided twice.
+is served at once: where nobody else waits, the thread that predicts also writes. Ids are compared in the event loop
+alone, where an id is new, decided or under way, so that no row is decided twice.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Pipeline:
         self._labelling: dict[str, asyncio.Future[None]] = {}
         self._to_predict: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._to_write: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._writing = threading.Lock()
         self._row_writer = ThreadPoolExecutor(1, "rows")
         self._threads = [threading.Thread(target=work, name=work.__name__) for work in (self._predict, self._write)]
         for thread in self._threads:
@@ -217,6 +218,16 @@ class Pipeline:
                 return
         self._measured.batch.observe(sum(len(job.items) for job in jobs))
         self._measured.prediction.observe(perf_counter() - started)
+        self._pass_on(jobs)
+
+    def _pass_on(self, jobs: Sequence[Job]) -> None:
+        """Give decisions to the thread that writes, or write them here where nothing else would be done meanwhile."""
+        if self._to_predict.empty() and self._to_write.empty() and self._writing.acquire(blocking=False):
+            try:
+                self._write_jobs(jobs)
+            finally:
+                self._writing.release()
+            return
         for job in jobs:
             self._to_write.put(job)
 
@@ -238,9 +249,14 @@ class Pipeline:
                 waiting.append(self._to_write.get())
             open_ = waiting[-1] is not None
             jobs = [job for job in waiting if job is not None]
-            positions, row_positions = self._flush([job for job in jobs if job.fault is None])
-            if jobs:
-                self._loop.call_soon_threadsafe(self._finish, jobs, positions, row_positions)
+            with self._writing:
+                self._write_jobs(jobs)
+
+    def _write_jobs(self, jobs: Sequence[Job]) -> None:
+        """Write what was decided, and answer; one thread at a time, so that the state has the order of the log."""
+        positions, row_positions = self._flush([job for job in jobs if job.fault is None])
+        if jobs:
+            self._loop.call_soon_threadsafe(self._finish, jobs, positions, row_positions)
 
     def _flush(self, jobs: Sequence[Job]) -> tuple[list[Position], list[Position]]:
         """Write the entries of some requests, and rows beside them at the same time."""

@@ -175,7 +175,7 @@ def _run(
     config = uvicorn.Config(
         make_app(service, guard, lifespan), http="h11", ws="none", loop="asyncio", lifespan="on", access_log=False,
         log_config=None, server_header=False, date_header=True, timeout_graceful_shutdown=STOPPING_SECONDS,
-        timeout_keep_alive=15, limit_concurrency=None,
+        timeout_keep_alive=15, limit_concurrency=None, proxy_headers=False,
     )  # fmt: skip
     # The thread that predicts gives up the interpreter at every operation of torch, and would wait 5 ms for its return.
     interval = sys.getswitchinterval()
