@@ -216,6 +216,7 @@ class Task:
         rows: Number of rows read; None where splits hold other rows than those, such as corrupted images.
         left_out: Reason → rows that were read and are in no split; with those of all splits they are ``rows``.
         features: Names of the columns of a table, where they have any.
+        novel: Classes of the data that were held out of training.
     """
 
     name: str
@@ -228,6 +229,7 @@ class Task:
     rows: int | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    novel: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         accounted = sum(map(len, self.splits)) + sum(self.left_out.values())

@@ -103,3 +103,42 @@ def test_another_file_is_refused(tmp_path, arrays):
     np.savez(tmp_path / "parts.npz", **arrays)
     with pytest.raises(BadFile, match="is not a file of parts"):
         read_earlier_parts(tmp_path / "parts.npz")
+
+
+def classed(count, seed, classes):
+    return [[*row[:2], "p", classes[k % len(classes)]] for k, row in enumerate(numbers(count, seed))]
+
+
+def test_classes_that_were_chosen_to_be_held_out_are_held_out_again(tmp_path):
+    old = classed(300, 0, "bcdefg")
+    earlier = task_of(write(tmp_path / "old.csv", old), novel=("auto",))
+    (chosen,) = earlier.novel
+    write_parts(tmp_path / "parts.npz", earlier)
+    more = write(tmp_path / "more.csv", old + classed(400, 1, ["a", "h", "i", "j", *chosen]))
+    parts = str(tmp_path / "parts.npz")
+    later = task_of(more, novel=("auto",), parts=parts)
+    assert later.novel == (chosen,) != task_of(more, novel=("auto",)).novel  # chosen anew, they would be others
+    assert chosen not in later.classes
+    assert len(later.split("novel")) == sum(row[3] == chosen for row in old) + 80
+    assert "The classes held out of training are those of the earlier model." in later.notes
+    assert task_of(more, novel=("a",), parts=parts).novel == ("a",)  # a name is a name
+
+    gone = write(tmp_path / "gone.csv", [row for row in old if row[3] != chosen])
+    without = task_of(gone, novel=("auto",), parts=parts)
+    assert without.novel == ()
+    assert any(f"Not in these data: {chosen}." in note for note in without.notes)
+
+
+def test_files_of_parts_that_do_not_name_held_out_classes_are_read(tmp_path):
+    old = classed(300, 0, "bcdefg")
+    earlier = task_of(write(tmp_path / "old.csv", old), novel=("auto",))
+    write_parts(tmp_path / "parts.npz", earlier)
+    arrays = dict(np.load(tmp_path / "parts.npz"))
+    del arrays["novel"]
+    np.savez(tmp_path / "older.npz", **arrays)
+    later = task_of(str(tmp_path / "old.csv"), novel=("auto",), parts=str(tmp_path / "older.npz"))
+    assert later.novel == earlier.novel
+    assert any("chosen anew" in note for note in later.notes)
+    np.savez(tmp_path / "wrong.npz", **arrays, novel=np.zeros((2, 2)))
+    with pytest.raises(BadFile, match="not a file of parts"):
+        task_of(str(tmp_path / "old.csv"), novel=("auto",), parts=str(tmp_path / "wrong.npz"))

@@ -1,5 +1,7 @@
 """The parts of rows that a model was made with, so that a later run on more rows leaves every one where it was.
 
+Classes that were held out of training are held out again: chosen anew, among more rows, they could be others.
+
 Were the rows divided anew, rows on which the earlier model was tested could be trained on, and a comparison of the two
 models would favour the later one. A row is recognised by the SHA-256 of its text, numbers or pixels; its label may have
 been corrected. Where equal rows were in several parts, test is preferred to cal, cal to val, val to train.
@@ -23,12 +25,20 @@ DIGEST = 32
 
 
 def write_parts(path: Path, task: Task) -> None:
-    """Write the parts of a task's rows as an npz file: ``digests`` ``[N, 32]`` and ``parts`` ``[N]``."""
+    """Write the parts of a task's rows as npz: ``digests`` ``[N, 32]``, ``parts`` ``[N]`` and ``novel`` classes."""
     splits = [split for split in task.splits if split.name in PARTS]
     digests = [key for split in splits for key in input_keys(split.data.inputs)]
     parts = np.repeat([PARTS.index(split.name) for split in splits], [len(split.data) for split in splits])
     rows = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST)
-    np.savez(path, digests=rows, parts=parts.astype(np.uint8))
+    np.savez(path, digests=rows, parts=parts.astype(np.uint8), novel=np.array(task.novel, dtype=str))
+
+
+def earlier_novel(path: Path) -> tuple[str, ...] | None:
+    """Return the classes that an earlier model held out of training; None where its file does not say."""
+    names = read_npz(path, lambda shapes: ["novel"] if "novel" in shapes else []).get("novel")
+    if names is not None and (names.ndim != 1 or names.dtype.kind != "U"):
+        raise BadFile(f"{str(path)!r} is not a file of parts, as dubio export writes it.")
+    return None if names is None else tuple(names.tolist())
 
 
 def read_earlier_parts(path: Path) -> dict[bytes, int]:

@@ -22,9 +22,9 @@ from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Sp
 from dubio.tables import read_table
 from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_sentences
-from dubio.tasks.own.earlier_parts import keep_earlier_parts
+from dubio.tasks.own.earlier_parts import earlier_novel, keep_earlier_parts
 from dubio.tasks.own.reading import Rows, feature_names, rows_of_folder, rows_of_npz, rows_of_table
-from dubio.tasks.shift import hold_out, hold_out_untrained, novel_names, other_domains
+from dubio.tasks.shift import AUTO, hold_out, hold_out_untrained, novel_names, other_domains
 from dubio.tasks.splitting import (
     LEARNED,
     PARTS,
@@ -69,8 +69,9 @@ def own(options: DataOptions) -> Task:
     left_out = {**rows.left_out, **divided.left_out}
     read = len(rows) + sum(rows.left_out.values())
     return Task(
-        options.name, rows.modality, labels.target, divided.classes, splits, card, notes, read, left_out, rows.features
-    )
+        options.name, rows.modality, labels.target, divided.classes, splits, card, notes, read, left_out, rows.features,
+        divided.novel,
+    )  # fmt: skip
 
 
 def _read(path: Path, options: DataOptions) -> Rows:
@@ -169,12 +170,14 @@ class Division:
         splits: The splits.
         notes: Remarks for the reader.
         left_out: Reason → rows in no split.
+        novel: Classes held out of training.
     """
 
     classes: tuple[str, ...]
     splits: list[Split]
     notes: list[str]
     left_out: dict[str, int] = field(default_factory=dict)
+    novel: tuple[str, ...] = ()
 
     def leave_out(self, reason: str, count: int) -> None:
         """Count rows that are left out for a reason."""
@@ -194,16 +197,17 @@ def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Div
     inside = in_domain & ~_any_of((mask for _, mask in named.values()), len(rows))
     counts = [int((_carries(encoded.labels, k) & inside).sum()) for k in range(len(encoded.classes))]
     check_seed(options.split_seed)
-    held_out = novel_names(encoded.classes, counts, options.novel, seed=options.split_seed)
+    chosen, novel_notes = _novel_options(options, encoded.classes)
+    held_out = novel_names(encoded.classes, counts, chosen, seed=options.split_seed)
     novel = hold_out(encoded.classes, encoded.labels, held_out).novel
     pool = inside & ~novel
-    notes = _fill(parts, rows, encoded, np.flatnonzero(pool), options)
+    notes = [*novel_notes, *_fill(parts, rows, encoded, np.flatnonzero(pool), options)]
     final = hold_out_untrained(encoded.classes, encoded.labels, (parts == TRAIN) & pool)
     if len(final.classes) < 2:
         raise UserError(f"training has {len(final.classes)} class; it needs at least two.")
     examples = Examples(rows.inputs, final.labels, rows.ids, rows.group)
     splits = part_splits(examples, np.where(pool & ~final.novel, parts, UNASSIGNED), required=("train", "val", "test"))
-    division = Division(final.classes, splits, notes)
+    division = Division(final.classes, splits, notes, novel=held_out)
     dropped = int((np.isin(parts, LEARNED) & pool & final.novel).sum())
     division.leave_out("because they are in val or cal and training lacks their classes", dropped)
     if len(tested := np.flatnonzero((parts == TEST) & pool & final.novel)):
@@ -224,6 +228,19 @@ def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Div
     if without := [name for k, name in enumerate(final.classes) if not _carries(test, k).any()]:
         notes.append(f"Classes without a test row, {len(without)}: {_some(without)}.")
     return division
+
+
+def _novel_options(options: DataOptions, classes: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the classes to hold out; where they are chosen and an earlier model has chosen, those, with a note."""
+    if options.parts is None or tuple(options.novel) != (AUTO,):
+        return options.novel, []
+    earlier = earlier_novel(Path(options.parts).expanduser())
+    if earlier is None:
+        return options.novel, ["The earlier model does not say which classes it held out: they were chosen anew."]
+    gone = [name for name in earlier if name not in classes]
+    missing = f" Not in these data: {_some(gone)}." if gone else ""
+    note = f"The classes held out of training are those of the earlier model.{missing}"
+    return tuple(name for name in earlier if name in classes), [note]
 
 
 def _shift_splits(
