@@ -53,7 +53,7 @@ imports: $(DEV)
 	$(BIN)/lint-imports
 
 unit: $(DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
 
 # axe-core looks for barriers in the page, in the browser tests alone; where it is missing they are skipped.
 AXE_VERSION := 4.14.0

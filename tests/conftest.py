@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -23,6 +24,21 @@ settings.register_profile("dubio", deadline=None, derandomize=True, suppress_hea
 settings.load_profile("dubio")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+LONG = ("test_fuzz", "test_docs", "cli/test_run", "browser/test_layout", "reporting/test_page", "test_killed_run")
+"""The files that take longest, first of all: started last, they would leave the other processes idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; the order of the others stays."""
+    items.sort(key=lambda item: not item.path.with_suffix("").as_posix().endswith(LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and tests out of the collector's sight: visiting them took a fifth of a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

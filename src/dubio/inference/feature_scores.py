@@ -414,7 +414,7 @@ def _class_means(train: TrainingFeatures) -> tuple[dict[int, Tensor], Callable[[
 def _squared_distances(one: Tensor, other: Tensor) -> Tensor:
     """Return ‖a − b‖² for every pair of rows, ``[N, M]``."""
     squares = one.square().sum(1)[:, None] + other.square().sum(1)
-    return (squares - 2.0 * one @ other.T).clamp_min(0.0)
+    return (squares - 2.0 * one @ other.mT).clamp_min(0.0)
 
 
 def _normalised(features: Tensor) -> Tensor:
