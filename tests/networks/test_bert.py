@@ -108,6 +108,52 @@ def test_sites_are_where_asked(folder):
     assert named(noisy_layers=0) == []
 
 
+def test_attention_has_sites_where_asked_and_only_then_another_identity(folder):
+    arguments = {"encoder": str(folder), "noisy_layers": 1}
+    network = bert((SIZE,), **arguments, noisy_attention=True)
+    assert [site.name for site in sites(network) if site.accepts] == ["L2.attention", "L2.output", "L2.probabilities"]
+    plain, off, on = (
+        NetworkSpec("bert", {**arguments, **more}).describe("text")["arguments"]
+        for more in ({}, {"noisy_attention": False}, {"noisy_attention": True})
+    )
+    assert plain == off == {key: value for key, value in on.items() if key != "noisy_attention"}
+    assert on["noisy_attention"] is True
+
+
+def test_attention_noise_acts_on_the_probabilities_of_each_head_and_key(folder):
+    network = bert((SIZE,), encoder=str(folder), noisy_attention=True).eval()
+    block, texts = network.stages[1], rows([3, 9, 6])
+    hidden = network.stages[0](collate(texts, np.arange(3)))
+    block.key_site.noise = DropoutEdit(0.4).noise(block.key_site)
+    block.key_site.noise.sampling = True
+    uniforms = torch.rand(3, block.key_site.width, generator=torch.Generator().manual_seed(0))
+    block.key_site.noise.given = uniforms
+
+    def by_head(layer):
+        return layer(hidden.states).view(3, 9, 4, 8).transpose(1, 2)
+
+    scores = by_head(block.query) @ by_head(block.key).transpose(2, 3) / 8**0.5
+    scores = scores.masked_fill(~hidden.real()[:, None, None, :], -torch.inf)
+    survives = uniforms.view(3, 4, POSITIONS)[:, :, None, :9] >= 0.4
+    probabilities = torch.softmax(scores, dim=3) * survives / 0.6
+    wanted = (probabilities @ by_head(block.value)).transpose(1, 2).reshape(3, 9, 32)
+    with torch.inference_mode():
+        found = block._attend(hidden)
+    torch.testing.assert_close(found[hidden.real()], wanted.detach()[hidden.real()], atol=1e-5, rtol=1e-4)
+
+
+def test_samples_of_attention_do_not_depend_on_the_batch(folder):
+    model = Model(bert((SIZE,), encoder=str(folder), noisy_attention=True), Softmax().build(32, 3)).eval()
+    DropoutEdit(0.3).apply(model)
+    texts, places = rows([3, 8, 5]), np.arange(3)
+    with torch.inference_mode():
+        fast = shared_prefix(model, collate(texts, places), BlockDraws(1), places, 4).logits
+        plain = plain_passes(model, collate(texts, places), BlockDraws(1), places, 4).logits
+        alone = shared_prefix(model, collate(texts, places[:1]), BlockDraws(1), places[:1], 4).logits
+    torch.testing.assert_close(fast.flatten(0, 1), plain.flatten(0, 1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(fast[:, :1], alone, atol=1e-5, rtol=1e-5)
+
+
 def test_samples_share_what_comes_before_the_first_site(folder):
     model = Model(bert((SIZE,), encoder=str(folder), noisy_layers=1), Softmax().build(32, 3)).eval()
     DropoutEdit(0.3).apply(model)

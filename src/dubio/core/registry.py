@@ -188,7 +188,13 @@ def task(name: str, *, source: Any = None) -> Callable[[Factory], Factory]:
 
 
 def network(
-    name: str, *, inputs: str, version: int = 1, encoding: str | None = None, pretrained: str | None = None
+    name: str,
+    *,
+    inputs: str,
+    version: int = 1,
+    encoding: str | None = None,
+    pretrained: str | None = None,
+    later: tuple[str, ...] = (),
 ) -> Callable[[Factory], Factory]:
     """Register a function ``(shape, *, …) -> Network`` for inputs of one modality.
 
@@ -198,8 +204,11 @@ def network(
         version: Raised by hand whenever the same arguments come to mean another network; part of a fit's identity.
         encoding: The encoding it needs instead of its modality's own, such as ``wordpieces``.
         pretrained: The argument that names a pre-trained encoder, where its first weights come from one.
+        later: Arguments that came later: left out of a fit's identity while at their default, so that ids stay valid.
     """
-    return NETWORKS.register(name, inputs=inputs, version=version, encoding=encoding, pretrained=pretrained)
+    return NETWORKS.register(
+        name, inputs=inputs, version=version, encoding=encoding, pretrained=pretrained, later=later
+    )
 
 
 SamplesFrom = Literal["one network", "one solution", "one mode", "several modes"]

@@ -111,9 +111,11 @@ def sampling(model: Model) -> Iterator[None]:
     """Make noise act at prediction inside this context; its draws are dropped at the end."""
     for noise in model.noises():
         noise.sampling = True
+    model.head.sampling = True
     try:
         yield
     finally:
+        model.head.sampling = False
         for noise in model.noises():
             noise.sampling, noise.given = False, None
         for layer in model.gaussians():
@@ -153,9 +155,9 @@ def _suffix(
 def _head_scores(model: Model, features: Tensor, draws: BlockDraws, rows: Rows, chunk: range) -> Scores:
     """Return the head's scores ``[samples · sets, B, …]``, given the normal draws over which it integrates."""
     head = model.head
-    if head.normals:
-        normals = draws.rows(HEAD_DRAWS, "normal", head.normals * model.network.sets, chunk, rows)
-        head.given = normals.reshape(-1, head.normals).to(_device(model))
+    if count := head.sample_normals if head.sampling and not head.normals else head.normals:
+        normals = draws.rows(HEAD_DRAWS, "normal", count * model.network.sets, chunk, rows)
+        head.given = normals.reshape(-1, count).to(_device(model))
     try:
         scores = head.scores(head(model.rows(features)))
     finally:

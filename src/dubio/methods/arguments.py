@@ -238,6 +238,15 @@ class Training:
         return AdamW(self.lr, self.l2) if self.optimiser == "adamw" else SGD(self.lr, l2=self.l2)
 
 
+def continued(recipe: Recipe, collect: Collector) -> Recipe:
+    """Return the recipe that continues the training of another one for zero epochs, with its own collector.
+
+    The training itself is that of any recipe with the same fit part: a benchmark with both trains the network once.
+    """
+    objective = replace(recipe.objective, epochs=0, patience=0)
+    return replace(recipe, start=recipe.fit_part(), objective=objective, schedule=Constant(), collect=collect)
+
+
 @dataclass(frozen=True)
 class Tail:
     """How a trained network is trained further.

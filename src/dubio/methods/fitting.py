@@ -80,7 +80,7 @@ class FitResult:
 
 
 def check(spec: Mapping[str, Any], task: Task) -> None:
-    """Refuse a fit whose model its edits or its collector could not use, before anything is trained.
+    """Refuse a fit whose model its edits, head or collector could not use, before anything is trained.
 
     Args:
         spec: A fit specification.
@@ -92,7 +92,7 @@ def check(spec: Mapping[str, Any], task: Task) -> None:
     if estimator_of(spec) is not None:
         return
     recipe = recipe_of(spec)
-    if type(recipe.collect).check is Collector.check and not recipe.edits:
+    if type(recipe.collect).check is Collector.check and not recipe.edits and not getattr(recipe.head, "random", False):
         return  # every model is accepted: none needs to be built
     encoding = encoding_of(spec)
     recipe.collect.check(build_model(spec, encoder_shape(encoding, encoder_split(encoding, task))))

@@ -7,15 +7,12 @@ the training data, gives a Gaussian whose draws predict. The training it starts 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dubio.core.registry import method
 from dubio.inference.laplace import Damping
-from dubio.methods.arguments import NORM_EXAMPLES, Training
+from dubio.methods.arguments import NORM_EXAMPLES, Training, continued
 from dubio.methods.recipe import Recipe
 from dubio.training.laplace.collector import Laplace, Prior, check_decay
 from dubio.training.laplace.structures import Structure
-from dubio.training.schedules import Constant
 
 
 @method("laplace", family="laplace", colour=16, samples_from="one solution", ensemble=True)
@@ -48,11 +45,4 @@ def laplace(
         check_decay(getattr(plain.optimiser, "l2", 0.0))  # now, not after the training that it starts from
     if structure.startswith("last-"):
         norm_examples = 0  # the last layer's draws come after every normalised one
-    start = training.start()
-    return replace(
-        plain,
-        start=start,
-        objective=replace(start.objective, epochs=0, patience=0),
-        schedule=Constant(),
-        collect=Laplace(structure, samples, prior, scale, damping, norm_examples, kfac_sums),
-    )
+    return continued(plain, Laplace(structure, samples, prior, scale, damping, norm_examples, kfac_sums))

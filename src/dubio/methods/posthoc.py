@@ -9,7 +9,7 @@ both are the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from dubio.core.registry import method
@@ -25,12 +25,11 @@ from dubio.inference.feature_scores import (
     RelativeMahalanobis,
     ViM,
 )
-from dubio.methods.arguments import Training
+from dubio.methods.arguments import Training, continued
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Edit
 from dubio.networks.spectral import SpectralNorm
 from dubio.training.feature_scores import FeatureScores
-from dubio.training.schedules import Constant
 
 ScoreName = Literal["energy", "react", "ash", "mahalanobis", "relative_mahalanobis", "knn", "vim", "density"]
 
@@ -70,14 +69,6 @@ class ScoreArguments:
         return tuple(every[name] for name in names)
 
 
-def scored(recipe: Recipe, scores: tuple[FeatureScore, ...]) -> Recipe:
-    """Return the recipe that fits scores to the features of the network that another one has trained."""
-    objective = replace(recipe.objective, epochs=0, patience=0)
-    return replace(
-        recipe, start=recipe.fit_part(), objective=objective, schedule=Constant(), collect=FeatureScores(scores)
-    )
-
-
 @method("posthoc", family="posthoc", samples_from="one network", ensemble=True)
 def posthoc(
     *,
@@ -94,7 +85,7 @@ def posthoc(
         scores: The scores, by name.
         arguments: Their arguments.
     """
-    return scored(training.recipe("posthoc", "Post-hoc scores"), arguments.named(scores))
+    return continued(training.recipe("posthoc", "Post-hoc scores"), FeatureScores(arguments.named(scores)))
 
 
 @method("ddu", family="posthoc", samples_from="one network", ensemble=True)
@@ -106,4 +97,4 @@ def ddu(*, training: Training = Training(), spectral: float = 3.0) -> Recipe:
         spectral: Upper bound of every weight matrix's largest singular value.
     """
     edits: tuple[Edit, ...] = (SpectralNorm(spectral),)
-    return scored(training.recipe("ddu", "DDU", edits=edits), (Density(),))
+    return continued(training.recipe("ddu", "DDU", edits=edits), FeatureScores((Density(),)))

@@ -78,7 +78,7 @@ class Recipe:
     features: Layer = added("")
 
     def __post_init__(self) -> None:
-        if self.samples and not any(edit.random for edit in self.edits):
+        if self.samples and not any(getattr(slot, "random", False) for slot in (self.head, *self.edits)):
             reason = "nothing in this recipe is random at prediction: every sample would be the same"
             raise UserError(f"{self.name}: samples must be 0, since {reason}; given {self.samples}.")
         names = [name_of(edit) for edit in self.edits]

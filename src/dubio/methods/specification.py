@@ -39,7 +39,7 @@ class NetworkSpec:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self, inputs: Modality) -> dict[str, Any]:
-        """Return name, version and every argument with its default filled in.
+        """Return name, version and every argument with its default filled in, but later ones at theirs.
 
         Raises:
             UserError: When the network takes inputs of another modality.
@@ -50,7 +50,9 @@ class NetworkSpec:
             names = f"networks for {inputs}: {', '.join(suitable) or '(none)'}"
             raise UserError(f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; {names}.")
         full = resolve_arguments(entry, entry.check(self.arguments))
-        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in full.items()}
+        defaults, later = entry.defaults(), entry.facts["later"]
+        stated = {key: v for key, v in full.items() if key not in later or v != defaults[key]}
+        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in stated.items()}
         return {"name": self.name, "version": entry.facts["version"], "arguments": arguments}
 
     def encoding(self) -> Encoding:

@@ -77,11 +77,15 @@ class Block(Stage):
     """Self-attention and a feed-forward layer, each with a site before it joins the residual."""
 
     batched_over_weights = False  # a few million parameters per block: stacking gains nothing
+    adapts = ("query", "value")
 
-    def __init__(self, name: str, layer: Any, heads: int, *, noisy: bool) -> None:
-        """Take the weights of transformers' ``BertLayer``; sites are ``<name>.attention`` and ``<name>.output``."""
+    def __init__(self, name: str, layer: Any, config: Any, *, noisy: bool, noisy_attention: bool = False) -> None:
+        """Take the weights of transformers' ``BertLayer``.
+
+        Its sites are ``<name>.attention`` and ``<name>.output``, and ``<name>.probabilities`` of attention.
+        """
         super().__init__()
-        self.heads = heads
+        self.heads = int(config.num_attention_heads)
         inner = layer.attention.self
         self.query, self.key, self.value = inner.query, inner.key, inner.value
         self.joined, self.attention_norm = layer.attention.output.dense, layer.attention.output.LayerNorm
@@ -90,6 +94,8 @@ class Block(Stage):
         width, accepts = self.joined.out_features, ("dropout",) if noisy else ()
         self.attention_site = Site(f"{name}.attention", width, accepts=accepts, spatial=True)
         self.output_site = Site(f"{name}.output", width, accepts=accepts, spatial=True)
+        keys = self.heads * int(config.max_position_embeddings)
+        self.key_site = Site(f"{name}.probabilities", keys, accepts=accepts if noisy_attention else ())
 
     def forward(self, hidden: Hidden) -> Hidden:
         """Compute h ← norm(h + noise(attend(h))), then h ← norm(h + noise(W₂·gelu(W₁·h)))."""
@@ -99,12 +105,19 @@ class Block(Stage):
         return Hidden(h, hidden.lengths)
 
     def _attend(self, hidden: Hidden) -> Tensor:
-        """Return softmax(QKᵀ/√d)·V over the positions of each text, the heads side by side."""
+        """Return noise(softmax(QKᵀ/√d))·V over the positions of each text, the heads side by side.
+
+        A draw of the noise belongs to a head and a key, the same for all queries: Σ_k p_qk n_k v_k, so that scaled
+        values give scaled probabilities. Draws for each query would depend on the length of the batch.
+        """
         rows, length, width = hidden.states.shape
         query, key, value = (
             layer(hidden.states).view(rows, length, self.heads, -1).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
+        if self.key_site.noise is not None:
+            noise = self.key_site(value.new_ones(rows, self.key_site.width)).view(rows, self.heads, -1, 1)
+            value = value * noise[:, :, :length]
         mask = hidden.real()[:, None, None, :]
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return mixed.transpose(1, 2).reshape(rows, length, width)
@@ -199,19 +212,21 @@ OTHER_HEADS = ("cls.", "classifier.", "dropout.", "qa_outputs.")
 """Prefixes of the weights of other heads in files of whole models; they are skipped."""
 
 
-@network("bert", inputs="text", encoding="wordpieces", pretrained="encoder")
+@network("bert", inputs="text", encoding="wordpieces", pretrained="encoder", later=("noisy_attention",))
 def bert(
     shape: tuple[int, ...],
     *,
     encoder: str = "bert-base-uncased",
     trainable_layers: int | None = None,
     noisy_layers: int | None = None,
+    noisy_attention: bool = False,
     pooling: Literal["cls", "mean"] = "cls",
 ) -> Network:
     """A pre-trained BERT encoder: embeddings, Transformer blocks, the pooled state of [CLS].
 
     Fixed dropout acts where BERT has its own hidden dropout: on the embeddings and on both branches of every block,
-    before they join the residual, and before the head; concrete dropout before the head.
+    before they join the residual, and before the head; with ``noisy_attention`` also on attention probabilities.
+    Concrete dropout acts before the head.
 
     Args:
         shape: (vocabulary size,).
@@ -220,6 +235,7 @@ def bert(
             and the embeddings. The frozen lower part runs once per text and is not stored with a fit.
         noisy_layers: Number of last blocks with sites for dropout; by default every trained block, and the embeddings
             if they are trained. At 0 noise acts before the head alone, and sampling costs next to nothing.
+        noisy_attention: Whether blocks with sites have one for attention probabilities too, as in the paper.
         pooling: ``cls`` as in the paper, or ``mean`` of all states, with which sentence encoders are trained.
     """
     name = resolve_encoder(encoder)
@@ -232,7 +248,9 @@ def bert(
     model = _pretrained(name, config, pooled=pooling == "cls")
     # embeddings are trained only with all blocks, and noisy only by default
     frozen = blocks - trained if trainable_layers is not None else 0
-    stages = [_block(model, i, noisy=i >= blocks - noisy) for i in range(frozen, blocks)]
+    stages = [
+        _block(model, i, noisy=i >= blocks - noisy, noisy_attention=noisy_attention) for i in range(frozen, blocks)
+    ]
     first = Embed(model.embeddings, noisy=noisy_layers is None) if trainable_layers is None else _lower(name, frozen)
     last = PoolFirst(model.pooler) if pooling == "cls" else PoolMean()
     return Network([first, *stages, last], int(config.hidden_size))
@@ -253,8 +271,9 @@ def _lower(name: str, blocks: int) -> Frozen:
     return Frozen(FrozenStages([embed, *(_block(model, i, noisy=False) for i in range(blocks))]))
 
 
-def _block(model: Any, index: int, *, noisy: bool) -> Block:
-    return Block(f"L{index + 1}", model.encoder.layer[index], model.config.num_attention_heads, noisy=noisy)
+def _block(model: Any, index: int, *, noisy: bool, noisy_attention: bool = False) -> Block:
+    layer = model.encoder.layer[index]
+    return Block(f"L{index + 1}", layer, model.config, noisy=noisy, noisy_attention=noisy_attention)
 
 
 def _config(folder: Path) -> Any:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 import torch
 from torch import Generator, Tensor, nn
 
+from dubio.core.errors import UserError
 from dubio.core.validate import Constraint
 from dubio.networks.noise import Noise, Site, sites
 
@@ -93,6 +94,7 @@ class Stage(nn.Module):
         widens: Elements that it makes of each element that comes in, where that is far from one.
         bounds: Submodules whose weight an edit may bound (spectral normalisation).
         uncertain: Submodules whose weights may become random; those of ``bounds`` by default.
+        adapts: Dense layers that may learn a change of low rank while their own weights are frozen.
         groups: Groups of channels, one for each member of a packed ensemble, which a stage keeps together where it
             joins several tensors (:func:`joined`).
     """
@@ -103,6 +105,7 @@ class Stage(nn.Module):
     widens: int = 1
     bounds: tuple[str, ...] = ()
     uncertain: tuple[str, ...] | None = None
+    adapts: tuple[str, ...] = ()
 
     def prepared(self, following: Sequence[nn.Module], limit: int) -> list[nn.Module] | None:
         """Return stages for fixed weights that replace this first stage and the following ones; None without any.
@@ -170,13 +173,16 @@ class HeadModule(Stage):
 
     Attributes:
         normals: Standard normal draws per row that one prediction needs; 0 for most heads.
+        sample_normals: The same of one noise sample, for heads whose deterministic pass needs none.
         outputs_logits: Whether the output of a pass is the logits themselves, as of one linear layer.
         link: How logits become probabilities.
         given: The draws ``[rows, normals]``, set by the engine.
         generator: Source of draws during training.
+        sampling: Whether the engine draws noise samples.
     """
 
     normals: int = 0
+    sample_normals: int = 0
     outputs_logits: bool = False
     link: Link = "softmax"
 
@@ -185,6 +191,18 @@ class HeadModule(Stage):
         super().__init__()
         self.given: Tensor | None = None
         self.generator: Generator | None = None
+        self.sampling = False
+
+    def adopt(self, layer: nn.Linear | None) -> None:
+        """Take the last layer of a module as the head's own; None where the module's outputs are the logits.
+
+        Raises:
+            UserError: For a head that is no last layer.
+        """
+        if not self.outputs_logits:
+            raise UserError(f"its head ({type(self).__name__}) would have to replace your module's own outputs.")
+        self.add_module("linear", nn.Identity() if layer is None else layer)
+        self.uncertain = () if layer is None else ("linear",)
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each row, ``[rows]``."""
@@ -193,6 +211,14 @@ class HeadModule(Stage):
     def scores(self, output: Tensor) -> Scores:
         """Return logits whose softmax (or sigmoid) is the prediction, and variances."""
         raise NotImplementedError
+
+    def penalty(self, examples: int) -> Tensor | None:
+        """Return the head's own term of a mean loss over ``examples``, if it has one."""
+        return None
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        """Return the parameters without weight decay; none by default."""
+        return ()
 
     def begin_epoch(self) -> None:
         """Prepare for a pass over the training data."""
@@ -312,7 +338,7 @@ class Model(nn.Module):
             self.network.arrangement.generator = generator
 
     def penalty(self, examples: int, progress: float = 1.0) -> Tensor:
-        """Return what noise and random weights add to a mean loss over ``examples``.
+        """Return what noise, random weights and the head add to a mean loss over ``examples``.
 
         Args:
             examples: Training examples.
@@ -327,6 +353,8 @@ class Model(nn.Module):
         def penalty(progress: float) -> Tensor:
             terms = [term for site in filled if (term := site.penalty(examples)) is not None]
             terms += [layer.penalty(examples, progress) for layer in layers]
+            if (own := self.head.penalty(examples)) is not None:
+                terms.append(own)
             return torch.stack(terms).sum() if terms else torch.zeros(())
 
         return penalty

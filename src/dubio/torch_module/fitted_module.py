@@ -21,6 +21,7 @@ from dubio.inference.posterior import Mixture, MixturePredictor, Restored
 from dubio.inference.stored_features import stored_features
 from dubio.methods.prediction import own_scores, sample_scores
 from dubio.methods.recipe import Recipe
+from dubio.networks.lora import merged_state
 from dubio.networks.network import Model
 from dubio.torch_module.examples import UserExamples, check_labels, read_examples
 from dubio.torch_module.wrapped_module import WrappedModule
@@ -114,7 +115,7 @@ class FittedModule:
     def state_dicts(self) -> Iterator[dict[str, Tensor]]:
         """Return every weight state that predicts, by its names in your module: for ``load_state_dict``.
 
-        Of Gaussian weights it is their mean.
+        Of Gaussian weights it is their mean; low-rank adapters are added to the weights.
 
         Raises:
             UserError: For members inside one network, whose layers your module does not have.
@@ -162,6 +163,6 @@ def own_names(model: Model, state: State) -> dict[str, Tensor]:
     last = f"{stage.last}." if stage.last else ""
     return {
         name.removeprefix(BODY) if name.startswith(BODY) else last + name.removeprefix(HEAD): tensor
-        for name, tensor in state.items()
-        if not name.endswith(SPREAD)
+        for name, tensor in merged_state(model, state).items()
+        if name.startswith((BODY, HEAD)) and not name.endswith(SPREAD)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
@@ -35,19 +35,23 @@ class WrappedModule(Stage):
 
     batched_over_weights = False  # a user's operations may not be ones that can be mapped over
 
-    def __init__(self, module: nn.Module, widens: int, last: str | None = None) -> None:
+    def __init__(self, module: nn.Module, widens: int, last: str | None = None, *, called: Iterable[str] = ()) -> None:
         """Wrap a module.
 
         Args:
             module: The module, without its last layer where that is the head.
             widens: Elements of its largest layer per element of the input.
             last: The path of the last layer, where it is the head.
+            called: The paths of dense layers that a pass calls, the last one included.
         """
         super().__init__()
         self.last = last
         self.module = module
         self.widens = widens
         self.uncertain = tuple(p for p, layer in self.named_modules() if type(layer) in KINDS and _is_plain(layer))
+        self.adapts = tuple(
+            f"module.{p}" for p in called if p not in ("", last) and _holds_weight(module.get_submodule(p))
+        )
         self._site_layers = [layer for layer in module.modules() if isinstance(layer, SiteLayer)]
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -138,9 +142,9 @@ def wrap(module: nn.Module, recipe: Recipe, rows: Tensor) -> Model:
     body, layer = (module, None) if path is None else split_last_layer(module, path)
     width = classes if layer is None else layer.in_features
     head = recipe.head.build(width, classes)
-    head.linear = nn.Identity() if layer is None else layer
-    head.uncertain = () if layer is None else ("linear",)
-    model = Model(Network([WrappedModule(body, widens, path)], width, before_head=()), head)
+    head.adopt(layer)
+    stage = WrappedModule(body, widens, path, called=probes[0].linear_calls)
+    model = Model(Network([stage], width, before_head=()), head)
     for edit in recipe.edits:
         edit.apply(model)
     if model.network.sets > 1:
@@ -249,5 +253,9 @@ def _splits(module: nn.Module, path: str, record: Probe) -> bool:
 
 def _is_plain(layer: nn.Module) -> bool:
     """Return whether a layer's weight is a trained parameter of its own, not computed from another one."""
-    weight = layer._parameters.get("weight")
-    return weight is not None and weight.requires_grad and not layer._forward_pre_hooks
+    return _holds_weight(layer) and layer.weight.requires_grad is True
+
+
+def _holds_weight(layer: nn.Module) -> bool:
+    """Return whether a layer's weight is a parameter of its own, trained or frozen."""
+    return layer._parameters.get("weight") is not None and not layer._forward_pre_hooks

@@ -117,9 +117,9 @@ class SGD(Optimiser):
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
-    """Return two groups: weights with decay, parameters of noise (learned drop rates, log σ) without."""
+    """Return two groups: weights with decay, parameters of noise (learned drop rates, log σ) and some heads without."""
     of_noise: list[nn.Parameter] = [p for noise in model.noises() for p in noise.parameters()]
-    of_noise += [layer.log_sigma for layer in model.gaussians()]
+    of_noise += [*(layer.log_sigma for layer in model.gaussians()), *model.head.undecayed()]
     noise_ids = {id(p) for p in of_noise}
     weights = [p for p in model.parameters() if id(p) not in noise_ids and p.requires_grad]
     groups = [{"params": weights, "weight_decay": decay, "decays": True}]

@@ -30,14 +30,12 @@ from dubio.core.errors import TrainingFailed
 from dubio.core.specs import part
 from dubio.core.types import Target
 from dubio.core.validate import Positive, PositiveFloat
-from dubio.networks.heads.head import Head, link_for, linked_loss
+from dubio.networks.heads.head import MEAN_FIELD, Head, link_for, linked_loss
 from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
 
 Likelihood = Literal["categorical", "gaussian"]
 Scaling = Literal["standardised", "as_they_are"]
-
-MEAN_FIELD = math.pi / 8.0
 
 
 class RandomFeatureGPHead(HeadModule):

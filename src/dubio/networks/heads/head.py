@@ -5,6 +5,7 @@ The module that a head builds is a :class:`~dubio.networks.network.HeadModule`.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -14,9 +15,15 @@ from torch.nn import functional
 from dubio.core.types import Target
 from dubio.networks.network import HeadModule, Link
 
+MEAN_FIELD = math.pi / 8.0
+"""The factor c with E σ(z) ≈ σ(m/√(1 + c v)) for z ~ N(m, v) (MacKay, 1992)."""
+
 
 class Head(Protocol):
-    """A head as a slot value."""
+    """A head as a slot value.
+
+    A head whose samples differ says so in a class attribute ``random``.
+    """
 
     def for_target(self, target: Target) -> Head:
         """Return the head of this kind that fits a target."""
