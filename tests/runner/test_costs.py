@@ -114,14 +114,29 @@ def test_a_forecast_measures_one_fit_of_a_network_and_extrapolates_the_others_wh
     assert sum(task.seconds for task in ahead.tasks) == ahead.training_seconds + ahead.prediction_seconds
 
 
-def test_members_inside_a_network_have_a_pace_of_their_own(small_task):
+def test_members_inside_a_network_and_random_heads_have_a_pace_of_their_own(small_task):
     """A forecast of them failed before: their edits were looked up where no specification has them."""
-    given = {name: {"epochs": 1} for name in ("deterministic", "mc-dropout", "packed-ensemble", "batch-ensemble")}
+    given = {name: {"epochs": 1} for name in ("deterministic", "mc-dropout", "packed-ensemble", "batch-ensemble", "vbll")}
     benchmark = Benchmark("members", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
     settings, trainer = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, trainer, {}).of_kind("fit")
     keys = {node.method: costs.setup_key(node) for node in fits}
     assert keys["deterministic"] == keys["mc-dropout"]
-    assert len(set(keys.values())) == 3
+    assert len(set(keys.values())) == 4
     ahead = PreparedBenchmark(benchmark, settings, trainer).forecast(None, 1)
     assert ahead.bytes > 0
+
+
+def test_the_forecast_of_a_random_head_has_its_size(small_task):
+    given = {"vbll": {"epochs": 1}, "deterministic": {"epochs": 1}}
+    benchmark = Benchmark("size", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
+    settings, left = prepare(benchmark), load_trainer()
+    fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
+    sizes = {}
+    for node in (*fits, *fits):
+        task = settings[0].task
+        cost = left.estimate(node.spec, task, device="cpu", pace=1.0)
+        tensors = left.fit(node.spec, task, left.FitContext()).tensors if node.method not in sizes else {}
+        sizes.setdefault(node.method, sum(array.nbytes for array in tensors.values()))
+        assert cost["bytes"] == sizes[node.method]
+    assert sizes["vbll"] > 2 * sizes["deterministic"]

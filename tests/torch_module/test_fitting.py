@@ -29,6 +29,7 @@ EACH = {
     "csghmc": {"epochs": 4, "cycles": 2, "samples_per_cycle": 1, "sampling_epochs": 1},
     "laplace": {"epochs": 2, "samples": 3, "structure": "last-kron"},
     "posthoc": {"epochs": 2},
+    "vbll": {"epochs": 2, "samples": 3},
 }
 
 
@@ -66,6 +67,56 @@ def test_a_module_without_a_plain_last_layer_has_no_features_to_score():
         dubio.fit("posthoc", **told, epochs=1)
     with pytest.raises(dubio.UserError, match=r"method 'ddu' cannot be used on your own module: .*spectral_norm"):
         dubio.fit("ddu", network=perceptron, train=table(), epochs=1)
+
+
+def test_a_variational_last_layer_is_around_the_modules_own():
+    module = perceptron()
+    fitted = dubio.fit("vbll", network=module, train=table(), epochs=0, samples=4)
+    (state,) = fitted.state_dicts()
+    assert all(torch.equal(state[name], tensor) for name, tensor in module.state_dict().items())
+    told = {"network": lambda: nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), "train": table()}
+    with pytest.raises(dubio.UserError, match=r"around the last layer, an nn\.Linear with a bias .* this one has none"):
+        dubio.fit("vbll", **told, epochs=1)
+    with pytest.raises(dubio.UserError, match=r"its head \(RandomFeatureGPHead\) would have to replace your"):
+        dubio.fit("gp-head", network=perceptron, train=table(), epochs=1)
+
+
+def test_a_variational_last_layer_on_frozen_features_is_all_that_is_trained():
+    module = perceptron()
+    module[0].requires_grad_(False)
+    fitted = dubio.fit("vbll", network=module, train=table(), epochs=3, batch=8, samples=2, covariance="diagonal")
+    (state,) = fitted.state_dicts()
+    assert torch.equal(state["0.weight"], module[0].weight)
+    assert not torch.equal(state["2.weight"], module[2].weight)
+    assert fitted.records[0]["parameters"] == (8 + 1) * 3 * 2 + 3
+
+
+def test_adapters_added_to_the_weights_are_a_module_of_the_same_layers():
+    module, (inputs, labels) = perceptron(), table()
+    told = {"train": (inputs, labels), "rank": 2, "epochs": 3, "batch": 8, "lr": 0.05}
+    fitted = dubio.fit("lora", network=module, **told)
+    assert fitted.records[0]["parameters"] == 2 * (4 + 8) + (8 + 1) * 3
+    (state,) = fitted.state_dicts()
+    assert torch.equal(state["0.bias"], module[0].bias)
+    assert np.linalg.matrix_rank((state["0.weight"] - module[0].weight).detach().numpy(), tol=1e-4) == 2
+    other = perceptron()
+    other.load_state_dict(state)
+    with torch.inference_mode():
+        logits = other(torch.from_numpy(inputs)).numpy()
+    np.testing.assert_allclose(fitted.predict((inputs, labels)).logits[0], logits, atol=1e-5)
+    gaussian = dubio.fit("lora-laplace", network=module, **told, samples=3)
+    assert gaussian.samples == len(list(gaussian.state_dicts())) == 3
+    record = gaussian.records[0]["laplace"]
+    assert record["random"] == [
+        "head.linear.bias", "head.linear.weight",
+        "network.stages.0.module.0.down.weight", "network.stages.0.module.0.up.weight",
+    ]  # fmt: skip
+
+
+def test_a_module_without_a_dense_layer_before_the_last_has_no_adapters():
+    images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    with pytest.raises(dubio.UserError, match=r"your own module its nn\.Linear layers before the last one"):
+        dubio.fit("lora", network=images, train=pictures(), epochs=1)
 
 
 def test_swag_has_the_moments_of_the_snapshots():

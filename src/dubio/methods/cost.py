@@ -149,8 +149,10 @@ _last_model: dict[bytes, Model] = {}
 
 def _model(spec: Mapping[str, Any], shape: tuple[int, ...], *, again: bool) -> Model:
     """Return the model of a fit; one of another method on the same network will do unless it is built ``again``."""
-    members = recipe_of(spec).edits if recipe_of(spec).sets > 1 else ()
-    key = canonical([spec["network"], list(shape), [describe(edit) for edit in members]])
+    recipe = recipe_of(spec)
+    members = recipe.edits if recipe.sets > 1 else ()
+    heads = (recipe.head,) if getattr(recipe.head, "random", False) else ()
+    key = canonical([spec["network"], list(shape), [describe(slot) for slot in (*members, *heads)]])
     if again or key not in _last_model:
         _last_model.clear()
         _last_model[key] = build_model(spec, shape)

@@ -79,7 +79,7 @@ class LowRankAdapters(Edit):
         """Freeze the network and add the adapters; a layer changes its class in place, its weights keep their names.
 
         Raises:
-            UserError: When the network offers no plain dense layer, or one that is smaller than the rank.
+            UserError: When the network offers no layer, or one that is no plain dense layer.
         """
         layers = dict(adapted_layers(model.network, "network"))
         if not layers:
@@ -90,8 +90,6 @@ class LowRankAdapters(Edit):
         for path, layer in layers.items():
             if type(layer) is not nn.Linear:
                 raise UserError(f"lora: {path} is a {type(layer).__name__}; adapters need plain dense layers.")
-            if self.rank > (most := min(layer.in_features, layer.out_features)):
-                raise UserError(f"rank must be at most {most}, the smaller side of {path}; given {self.rank}.")
             layer.__class__ = Adapted
             assert isinstance(layer, Adapted)
             layer.adapt(self.rank, self.alpha / self.rank)

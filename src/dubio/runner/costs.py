@@ -237,17 +237,20 @@ def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, 
 
 
 def _network_key(node: Node) -> str:
-    """Return the identity that fits with the same network and encoding share; members inside it change its pace."""
-    return identity({**{key: node.spec[key] for key in ("network", "encoding")}, **_members(node)})
+    """Return the identity that fits with the same network and encoding share."""
+    return identity({**{key: node.spec[key] for key in ("network", "encoding")}, **_changes(node)})
 
 
 def setup_key(node: Node) -> str:
     """Return the identity that fits with the same network and encoding on the same task share."""
-    return identity({**{key: node.spec[key] for key in ("network", "encoding", "task")}, **_members(node)})
+    return identity({**{key: node.spec[key] for key in ("network", "encoding", "task")}, **_changes(node)})
 
 
-def _members(node: Node) -> dict[str, Any]:
-    return {"edits": node.spec["recipe"]["edits"]} if _sets(node.spec) > 1 else {}
+def _changes(node: Node) -> dict[str, Any]:
+    """Return the slots of a fit that change the pace of its network: members inside it, a head with random weights."""
+    members = {"edits": node.spec["recipe"]["edits"]} if _sets(node.spec) > 1 else {}
+    head = getattr(restore(node.spec["recipe"]), "head", None) if "recipe" in node.spec else None
+    return {**members, "head": node.spec["recipe"]["head"]} if getattr(head, "random", False) else members
 
 
 def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:
