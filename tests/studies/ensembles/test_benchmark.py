@@ -23,7 +23,8 @@ from dubio.networks.network import Model  # noqa: E402
 from dubio.training.schedules import temperature_value  # noqa: E402
 
 PRESETS = (
-    "paper", "paper-all", "small", "small-networks", "small-noisy", "small-posthoc", "small-cheap", "start", "smoke",
+    "paper", "paper-all", "small", "small-networks", "small-noisy", "small-posthoc", "small-cheap",
+    "small-last-layers", "start", "smoke",
 )  # fmt: skip
 
 

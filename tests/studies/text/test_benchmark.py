@@ -51,6 +51,26 @@ def test_ensembles_inside_one_network_run_on_clinc_beside_a_deep_ensemble():
             METHODS.make(name, **arguments[name])
 
 
+@pytest.mark.parametrize("preset", ["small-last-layers", "small-frozen"])
+def test_bayesian_last_layers_run_on_clinc(preset):
+    benchmark = load_benchmark("text", preset)
+    entries = {entry.network: entry for entry in benchmark.tasks}
+    assert entries.keys() == ({"bert"} if preset == "small-frozen" else {"textcnn", "bert"})
+    for entry in entries.values():
+        assert entry.name == "clinc"
+        recipes = {name: METHODS.make(name, **own) for name, own in method_arguments(benchmark, entry).items()}
+        assert recipes["laplace"].collect.structure == "last-kron"
+        assert recipes["vbll"].head.covariance == "diagonal"
+    assert ("lora-laplace" in recipes) == (preset == "small-last-layers")
+    assert entries["bert"].network_arguments["trainable_layers"] == (0 if preset == "small-frozen" else 2)
+
+
+def test_the_paper_drops_attention_probabilities_too():
+    entries = [entry for entry in load_benchmark("text", "paper").tasks if entry.network == "bert"]
+    assert entries
+    assert all(entry.network_arguments["noisy_attention"] for entry in entries)
+
+
 def test_the_penalties_of_the_papers_code_are_a_preset():
     paper, fixed = load_benchmark("text", "paper"), load_benchmark("text", "paper-penalties")
     for before, entry in zip(paper.tasks, fixed.tasks, strict=True):
