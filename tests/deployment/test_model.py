@@ -28,6 +28,7 @@ FAMILIES = [
     ("table", "laplace", {"epochs": 2, "samples": 3}),
     ("table", "packed-ensemble", {"epochs": 2}),
     ("table", "mimo", {"epochs": 2}),
+    ("table", "vbll", {"epochs": 2, "samples": 3}),
     ("text", "packed-ensemble", {"epochs": 2}),
     ("text", "masksembles", {"epochs": 2}),
     ("image", "batch-ensemble", {"epochs": 1}),

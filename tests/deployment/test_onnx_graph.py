@@ -13,6 +13,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 SINGLE_PASS = [
     pytest.param("table", "deep-ensemble", {"epochs": 1, "members": 2}, id="table"),
     pytest.param("table", "packed-ensemble", {"epochs": 1}, id="table-packed"),
+    pytest.param("table", "vbll", {"epochs": 1, "samples": 0}, id="table-vbll"),
     pytest.param("image", "batch-ensemble", {"epochs": 1}, id="image-batch", marks=pytest.mark.slow),
     pytest.param("text", "masksembles", {"epochs": 1}, id="text-masks", marks=pytest.mark.slow),
     pytest.param("image", "deterministic", {"epochs": 1}, id="image", marks=pytest.mark.slow),
@@ -48,6 +49,7 @@ def test_a_graph_gives_the_probabilities_of_torch_with_the_temperature(inputs, m
     [
         ("mc-dropout", {"epochs": 1, "samples": 2}, "draws noise"),
         ("heteroscedastic", {"epochs": 1}, "in its head"),
+        ("vbll", {"epochs": 1, "samples": 2}, "draws noise"),
         ("linear", {}, "is not a network"),
         ("laplace-ensemble", {"epochs": 1, "members": 5}, "has 100 weight states; a graph holds 64"),
     ],

@@ -116,7 +116,8 @@ def test_a_forecast_measures_one_fit_of_a_network_and_extrapolates_the_others_wh
 
 def test_members_inside_a_network_and_random_heads_have_a_pace_of_their_own(small_task):
     """A forecast of them failed before: their edits were looked up where no specification has them."""
-    given = {name: {"epochs": 1} for name in ("deterministic", "mc-dropout", "packed-ensemble", "batch-ensemble", "vbll")}
+    names = ("deterministic", "mc-dropout", "packed-ensemble", "batch-ensemble", "vbll")
+    given = {name: {"epochs": 1} for name in names}
     benchmark = Benchmark("members", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
     settings, trainer = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, trainer, {}).of_kind("fit")

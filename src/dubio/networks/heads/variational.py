@@ -4,7 +4,7 @@ Harrison, Willes and Snoek (2024), the discriminative classifier. With a the fea
 
     z = W a + ε,   w_k ~ q = N(w̄_k, S_k),   ε_k ~ N(0, σ_k²),   z_k ~ N(m_k, v_k),   m = W̄ a,   v_k = aᵀ S_k a + σ_k².
 
-Since E log Σ_k exp z_k ≤ log Σ_k E exp z_k, the evidence of N examples has the lower bound (their Theorem 2)
+Since E log Σ_k exp z_k ≤ log Σ_k E exp z_k, the evidence of N examples has the lower bound
 
     Σ_n (m_ny − log Σ_k exp(m_nk + ½ v_nk)) − Σ_k KL(q_k ‖ N(0, s·I)) + log p(σ²),
 
