@@ -37,6 +37,19 @@ def test_a_method_has_the_colour_of_its_registration_and_a_variant_a_spare_one()
     assert colours == {"a": PALETTE[4][0], "a-ensemble": PALETTE[4][0], "a-small": SPARE[0][0], "b": SPARE[1][0]}
 
 
+def test_families_never_share_colour_and_marker_also_where_all_methods_are_in_a_run() -> None:
+    names = [entry.name for entry in METHODS.entries() if "ensemble_of" not in entry.facts]
+    methods = [MethodView(name, family=name, facts=dict(METHODS.entry(name).facts)) for name in names]
+    styles = styles_of([*methods, *(MethodView(f"own-{i}", family=f"own-{i}") for i in range(20))])
+    registered = [styles[name] for name in names if "colour" in METHODS.entry(name).facts]
+    numbers = [METHODS.entry(name).facts.get("colour") for name in names]
+    assert max(number for number in numbers if number is not None) < len(PALETTE)
+    others = [style for name, style in styles.items() if styles[name] not in registered]
+    pairs = {(style.colour, style.marker) for style in others}
+    assert len(pairs) == len(others)
+    assert not pairs & {(style.colour, style.marker) for style in registered}
+
+
 def test_methods_of_version_0_1_have_the_colours_of_their_registration() -> None:
     """Their manifests state no facts; a method that dubio never had takes a spare colour."""
     path = Path(__file__).parents[1] / "store" / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"

@@ -31,13 +31,13 @@ PALETTE: tuple[tuple[str, str], ...] = (
     ("#00795a", "X"), ("#d98cb3", "<"), ("#93357a", ">"), ("#a83232", "d"), ("#5b4bb3", "p"), ("#b3559f", ">"),
     ("#c07a00", "^"), ("#4fbf9b", "P"), ("#6d8f1f", "H"), ("#2f7f86", "v"), ("#8c564b", "*"), ("#9aa1ac", "8"),
     ("#a58a5b", "h"), ("#6f6552", "<"), ("#1f5fc4", "s"), ("#b5651d", "v"), ("#2e8540", "X"), ("#d1477a", "^"),
-    ("#6a5acd", "P"),
+    ("#6a5acd", "P"), ("#e2725b", "d"), ("#8e7cc3", "p"), ("#7d1d3f", "H"),
 )  # fmt: skip
 """Colours and markers by the number that a method is registered with.
 
 The first nine differ from each other, and so do the next eleven from each other and from the first and the third, of
-which the last three are those of baselines: quiet ones. The last five, ensembles inside one network, differ in colour
-from all.
+which the last three are those of baselines: quiet ones. The last eight, ensembles inside one network, Bayesian last
+layers and adapters, differ in colour from all.
 """
 
 SPARE: tuple[tuple[str, str], ...] = (
@@ -110,7 +110,10 @@ def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:
     numbers = {m.family: m.facts["colour"] for m in methods if m.name == m.registered and "colour" in m.facts}
     colours: dict[str, tuple[str, str]] = {f: PALETTE[number % len(PALETTE)] for f, number in numbers.items()}
     occupied = {colour for colour, _ in colours.values()}
-    free = itertools.cycle([spare for spare in SPARE if spare[0] not in occupied] or SPARE)
+    spare = [pair for pair in SPARE if pair[0] not in occupied]
+    # where they run out, spare colours with other markers: two families never share both, up to ninety of them
+    further = [pair for marker in OUTLINES for pair in ((colour, marker) for colour, _ in SPARE)]
+    free = itertools.cycle(pair for pair in dict.fromkeys([*spare, *further]) if pair not in colours.values())
     styles = {}
     for method in methods:
         family = families[base.get(method.name, method.name)]
