@@ -109,12 +109,16 @@ def make_case(seed: int, number: int, only: Sequence[str] = ()) -> Case:
         number: The number of the case.
         only: The names of the readers to draw from; all where empty.
     """
-    draw = Random(f"{seed}/{number}/reader")
-    readers = [BY_NAME[name] for name in only] or READERS
-    reader = draw.choices(readers, [item.share for item in readers])[0]
+    reader = drawn_reader(seed, number, only)
     rng = Random(f"{seed}/{number}/{reader.name}")
     tree, damaged = reader.damage(rng)
     return Case(number, reader, tree, damaged, rng.choice(usable_actions(reader, tree)))
+
+
+def drawn_reader(seed: int, number: int, only: Sequence[str] = ()) -> Reader:
+    """Return the reader of a case, as :func:`make_case` draws it."""
+    readers = [BY_NAME[name] for name in only] or READERS
+    return Random(f"{seed}/{number}/reader").choices(readers, [item.share for item in readers])[0]
 
 
 def usable_actions(reader: Reader, tree: Tree) -> list[Action]:

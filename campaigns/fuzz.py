@@ -24,7 +24,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from campaigns.cases import SECONDS, WALL, Case, Outcome, make_case, run_as_command, run_case, usable_actions
+from campaigns.cases import (
+    SECONDS,
+    WALL,
+    Case,
+    Outcome,
+    drawn_reader,
+    make_case,
+    run_as_command,
+    run_case,
+    usable_actions,
+)
 from campaigns.corpus import entry_case, read_entries, write_entry
 from campaigns.forks import processor_seconds
 from campaigns.readers import BY_NAME
@@ -274,6 +284,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--reader", choices=BY_NAME, action="append", help="Only this reader; may be repeated.")
+    parser.add_argument("--again", choices=BY_NAME, action="append", help="Of the cases only those of this reader.")
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
@@ -290,7 +301,11 @@ def run_campaign(options: argparse.Namespace, folder: Path) -> int:
         return make_case(options.seed, number, options.reader or ())
 
     started = time.monotonic()
-    numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
+    numbers: Sequence[int] = range(options.first, options.first + options.cases)
+    if options.case is not None:
+        numbers = [options.case]
+    if options.again:
+        numbers = [k for k in numbers if drawn_reader(options.seed, k, options.reader or ()).name in options.again]
     outcomes: list[Outcome] = []
     seen: Counter[str] = Counter()
     try:

@@ -122,6 +122,8 @@ def test_other_rows_or_another_model_start_anew(model, rows, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        ('{"height": 1, "width": 2, "age": 3, "dose": 4, "kind": [null]}\n', ["line 1", "'kind'", "0 labels"]),
+        ('{"height": 1, "width": 2, "age": 3, "dose": 4, "kind": ["a", "b"]}\n', ["line 1", "'kind'", "2 labels"]),
         ("height,width,age\n1,2,3\n", ["dose", "new.csv"]),
         ("height,width,age,dose\n1,2,3,4\n1,2,three,4\n", ["row 3", "'age'", "three"]),
         ("height,width,age,dose,kind\n1,2,3,4,a\n1,2,3,4,d\n", ["row 3", "'kind'", "'d'", "a, b, c"]),
@@ -133,13 +135,19 @@ def test_files_that_do_not_fit_are_refused_by_name(model, tmp_path, monkeypatch,
     from dataclasses import replace
 
     monkeypatch.setattr(row_files, "CHUNK", 2)
-    path = tmp_path / "new.csv"
+    path = tmp_path / ("new.jsonl" if content.startswith("{") else "new.csv")
     path.write_text(content)
     source = RowFile(path, replace(model.form, label="kind", id="name"), model.classes, model.target)
     with pytest.raises(UserError) as refusal:
         PredictionJob(model, source, tmp_path / "p.csv").run()
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["new.csv"]
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_labels_of_an_npz_file_that_are_not_one_for_each_row_are_none(model, tmp_path):
+    np.savez(tmp_path / "new.npz", x=np.zeros((2, 4)), y=np.array("a"))
+    predictions, _ = job(model, tmp_path / "new.npz", tmp_path / "p.csv").run()
+    assert (predictions.labels == -1).all()
 
 
 def test_an_npz_file_of_no_rows_is_refused_like_a_table_of_none(model, tmp_path):

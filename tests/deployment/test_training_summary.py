@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
+from dubio.core.errors import UserError
 from dubio.core.types import Examples
 from dubio.deployment.training_summary import Feature, RowCounter, TrainingSummary, _all_new, row_features
 from dubio.encoders import encoding_for
@@ -70,6 +71,12 @@ def test_the_blocks_of_rows_do_not_matter_and_the_statistic_is_never_above_the_e
     stated = float(sentence.split("at least ")[1].rstrip(")."))
     assert stated <= ks_2samp(old[:, 0], new[:, 0]).statistic + 0.005
     assert stated > ks_2samp(old[:, 0], new[:, 0]).statistic - 0.02
+
+
+def test_a_summary_of_other_columns_than_the_rows_have_is_damage():
+    values = drawn(np.random.default_rng(0), 50)
+    with pytest.raises(UserError, match="5 features of training rows; the rows have 4"):
+        counted(summary_of(values), values[:, :4])
 
 
 def test_the_probability_of_a_range_is_that_of_counting():

@@ -96,6 +96,20 @@ def test_table_refuses_other_widths_and_infinity() -> None:
         encoder.encode(examples(np.array([[0, 0, 0], [0, 0, np.inf]])))
 
 
+@pytest.mark.parametrize("damage", [{"mean": ""}, {"mean": [1.0]}, {"deviation": "xy"}, {"mean": [], "deviation": []}])
+@pytest.mark.parametrize("kind", ["table", "image"])
+def test_saved_statistics_that_are_not_numbers_for_each_column_are_refused(
+    kind: str, damage: dict[str, object]
+) -> None:
+    inputs = np.zeros((2, 2)) if kind == "table" else np.zeros((2, 3, 3, 2), np.uint8)
+    encoder = fit_encoder(TableEncoding() if kind == "table" else ImageEncoding(), examples(inputs))
+    saved = json.loads(json.dumps(encoder.to_json()))
+    encoder_from_json(saved)
+    for changed in (damage, {**damage, "shape": []}):
+        with pytest.raises(UserError, match="mean and a deviation of each column"):
+            encoder_from_json({**saved, **changed})
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", [1e39, -1e308])
 def test_table_refuses_numbers_that_single_precision_cannot_hold(number: float) -> None:

@@ -232,6 +232,7 @@ def test_slots_that_do_not_go_together_are_refused():
     check_slots("x", **good)
     for change, why in (
         ({"objective": Objective(epochs=9, patience=0)}, "multiple of cycles; given epochs=9, cycles=2"),
+        ({"objective": Objective(epochs=1 << 29, patience=0)}, "at most 1,000,000; given 536,870,912"),
         ({"objective": Objective(epochs=2, patience=0)}, "too few for sampling=2"),
         ({"objective": Objective(epochs=8, patience=3)}, "patience must be 0; given 3"),
         ({"optimiser": Adam()}, "'adam' draws no noise"),

@@ -142,6 +142,9 @@ class RowFile:
         filled = [row for row, cell in enumerate(cells) if several or plain_name(cell)]
         lists, _ = label_lists(table.take(filled), label, self.form.label_separator)
         for row, names in zip(filled, lists, strict=True):
+            if not several and len(names) != 1:
+                count = f"a list of {len(names)} labels; the model gives a row one class"
+                raise UserError(f"{table.reference(row)}, column {label!r}: {count}.")
             for name in names:
                 self._check_class(name, f"{table.reference(row)}, column {label!r}")
         labels = np.full(len(table), UNLABELLED, dtype=np.int64)
@@ -190,7 +193,7 @@ class RowFile:
         if self.form.inputs == "image" and x.ndim == 3:
             x = x[..., None]
         labels = None
-        if label in arrays and len(arrays[label]) == len(x):
+        if label in arrays and arrays[label].shape[:1] == x.shape[:1]:
             side = Table(self.path, {label: arrays[label].tolist()}, np.arange(len(x)))
             labels = RowFile(
                 self.path, InputForm(self.form.inputs, (), label=label), self.classes, self.target

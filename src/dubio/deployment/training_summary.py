@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import fisher_exact, kstwo
 
+from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows
 from dubio.core.types import Examples, FloatArray, Inputs, Task
 from dubio.core.validate import Finite, NonNegative, entries
@@ -158,8 +159,15 @@ class RowCounter:
         self._rows, self._missing = 0, np.zeros(len(summary.features), dtype=np.int64)
 
     def add(self, examples: Examples, encoder: Encoder) -> None:
-        """Count rows."""
+        """Count rows.
+
+        Raises:
+            UserError: When the rows have other features than the summary.
+        """
         values = row_features(examples, encoder)
+        if values.shape[1] != len(self._summary.features):
+            count = f"{len(self._summary.features)} features of training rows; the rows have {values.shape[1]}"
+            raise UserError(f"the model is damaged: it summarises {count}.")
         self._rows += len(values)
         for index, feature in enumerate(self._summary.features):
             present = values[:, index][~np.isnan(values[:, index])]

@@ -71,6 +71,9 @@ class ImageEncoder(JsonFields):
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        _check_statistics(self.mean, self.deviation, self.shape[0] if self.shape else 0)
+
     def encode(self, examples: Examples) -> ArrayRows | ImageRows:
         """Return standardised channels; beyond :data:`EAGER_BYTES` they are computed batch by batch.
 
@@ -140,6 +143,9 @@ class TableEncoder(JsonFields):
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        _check_statistics(self.mean, self.deviation, len(self.mean))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """(number of columns,)."""
@@ -160,6 +166,13 @@ class TableEncoder(JsonFields):
             raise UserError(f"row {row}, column {column} must be a number whose distance from the training mean can be "
                             f"computed in single precision; given {values[row, column]:g}.")  # fmt: skip
         return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
+
+
+def _check_statistics(mean: tuple[float, ...], deviation: tuple[float, ...], count: int) -> None:
+    """Refuse a mean and a deviation that are not numbers, one for each column or channel."""
+    numbers = all(isinstance(item, int | float) for item in (*mean, *deviation))
+    if not numbers or not 0 < len(mean) == len(deviation) == count:
+        raise UserError("an encoder needs a mean and a deviation of each column or channel, and at least one of them.")
 
 
 def _values(inputs: Inputs) -> FloatArray:

@@ -25,6 +25,9 @@ from dubio.training.schedules import Schedule, temperature_value
 from dubio.training.seeds import number, stream
 from dubio.training.validation import validation_nll
 
+MOST_EPOCHS = 1_000_000
+"""More than any training has; schedules are asked about each of them before it begins."""
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -200,10 +203,12 @@ def check_slots(name: str, objective: Objective, optimiser: Optimiser, schedule:
         collect: The collector of weights.
 
     Raises:
-        UserError: When the schedule cannot divide the epochs, has a temperature that the optimiser ignores, early
-            stopping would cut off snapshots, or nothing would be collected.
+        UserError: When there are too many epochs, the schedule cannot divide them, has a temperature that the optimiser
+            ignores, early stopping would cut off snapshots, or nothing would be collected.
     """
     epochs = objective.epochs
+    if epochs > MOST_EPOCHS:
+        raise UserError(f"{name}: epochs must be at most {MOST_EPOCHS:,}; given {epochs:,}.")
     schedule.check_epochs(epochs)
     hot = any(schedule.temperature_in(epoch, epochs) for epoch in range(1, epochs + 1))
     if hot and not optimiser.draws_noise:
