@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from campaigns.mutants import NOT_CHANGED, exchange_code, in_child
+from campaigns.mutants import NOT_CHANGED, draw_nothing, exchange_code, in_child
 from campaigns.mutations import Mutation, mutations
+
+from dubio.reporting.charts import save
 
 SOURCE = '''
 """Text: 1 + 1."""
@@ -106,3 +108,10 @@ def test_outcomes_are_told_apart() -> None:
     assert in_child(lambda: time.sleep(60) or 0, 0.2) == "hangs"
     with pytest.raises(RuntimeError, match="changes nothing"):
         in_child(lambda: NOT_CHANGED, 30)
+
+
+def test_charts_are_empty_for_the_threads_that_draw_do_not_outlive_a_fork(monkeypatch):
+    drawing = pytest.importorskip("vl_convert")
+    monkeypatch.setattr(drawing, "vegalite_to_svg", drawing.vegalite_to_svg)  # restored afterwards
+    draw_nothing()
+    assert save({"mark": "point", "data": {"values": []}}, "svg") == b"<svg></svg>"
