@@ -346,3 +346,23 @@ def test_each_row_is_decided_as_if_it_were_alone(quantity):
         assert (decision.probability, decision.uncertainty) == (alone.probability[0], alone.uncertainty[0])
     with pytest.raises(UserError, match="cannot be of the system"):
         decide_each(policy, replace(new, temperature=2.0))
+    at = replace(policy, threshold=decisions[3].uncertainty)
+    assert decide_each(at, new)[3].retained  # a tie is kept
+
+
+def test_another_model_is_refused_unless_allowed():
+    policy = replace(fit_capacity_policy(easy(), capacity=0.3), system="a" * 64)
+    new = replace(easy(20, seed=5), system="b" * 64)
+    for decide in (apply_policy, decide_each):
+        with pytest.raises(UserError, match="force"):
+            decide(policy, new)
+        decide(policy, new, allow_other=True)
+
+
+def test_a_table_of_decisions_cannot_hold_formulas_unless_asked():
+    new = easy(3, seed=5, ids=np.array(["=1+1", "b", "c"]))
+    applied = apply_policy(fit_capacity_policy(easy(), capacity=0.3), new)
+    assert applied.to_csv().splitlines()[1].startswith("'=1+1,")
+    assert applied.to_csv() == "".join(applied.csv_lines())
+    assert applied.to_csv(raw=True).splitlines()[1].startswith("=1+1,")
+    assert applied != apply_policy(fit_capacity_policy(easy(), capacity=0.3), new)  # arrays have no one equality
