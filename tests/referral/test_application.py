@@ -2,13 +2,14 @@
 
 import csv
 import io
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest, ks_2samp
 
-from dubio.core.errors import UserError
+from dubio.core.errors import MissingExtra, UserError
 from dubio.core.predictions import Predictions
 from dubio.referral import (
     apply_policy,
@@ -366,3 +367,10 @@ def test_a_table_of_decisions_cannot_hold_formulas_unless_asked():
     assert applied.to_csv() == "".join(applied.csv_lines())
     assert applied.to_csv(raw=True).splitlines()[1].startswith("=1+1,")
     assert applied != apply_policy(fit_capacity_policy(easy(), capacity=0.3), new)  # arrays have no one equality
+
+
+def test_a_table_in_parquet_needs_pyarrow_and_says_so(monkeypatch):
+    applied = apply_policy(fit_capacity_policy(easy(), capacity=0.3), easy(3, seed=5))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match="parquet"):
+        applied.to_parquet()

@@ -105,3 +105,5 @@ def test_rows_that_the_policy_was_not_fitted_on_are_left_out_of_its_calibration_
     labels = np.where(np.arange(400) < 60, -1, easy().labels)
     own = easy(ood=ood, labels=labels)
     assert len(calibration_rows(FITS[kind](own), own)) == (370 if kind == "capacity" else 340)
+    forced = replace(own, kind="val")
+    assert calibration_rows(FITS[kind](forced, allow_selected=True), forced) is not None
