@@ -13,6 +13,7 @@ from dubio.metrics.selective import rejection_curve
 from dubio.referral import apply_policy, fit_risk_policy, operating_points
 from dubio.referral.assessment import subgroup_rates
 from dubio.referral.units import rounded_uncertainty
+from dubio.statistics.subgroups import UNDERPOWERED
 from tests.referral.helpers import easy, of_doubts
 
 
@@ -264,3 +265,34 @@ def test_the_document_has_one_entry_per_point():
     assert {len(numbers) for numbers in lists} == {count}
     assert document["threshold"][0] is None
     assert document["retained"][-1] == document["rows"] == 400
+
+
+def test_the_number_of_points_is_bounded_to_the_last_and_a_stop_at_a_tie_retains_it():
+    rows = tied()
+    values = np.unique(rounded_uncertainty(rows, "confidence"))
+    assert len(operating_points(rows, most=13).points) == 13  # none, and twelve blocks
+    assert [point.retained for point in operating_points(rows, most=2).points] == [0, 400]
+    ten = of_doubts(np.arange(1, 11) / 40, np.zeros(10, bool))
+    assert [point.retained for point in operating_points(ten, most=3).points] == [0, 5, 10]
+    curve = operating_points(rows, stops=[values[4]])
+    assert curve.points[curve.stops[0]].threshold == values[4]
+
+
+def test_three_grades_have_sides_and_any_split_has_points():
+    rng = np.random.default_rng(0)
+    grades = Predictions(rng.normal(size=(1, 60, 3)).astype(np.float32), rng.integers(0, 3, 60), target="ordinal")
+    assert operating_points(grades).points[-1].confusion is not None
+    assert operating_points(easy(50, kind="val")).as_dict() == operating_points(easy(50)).as_dict()
+
+
+def test_what_is_printed_is_short_and_a_subgroup_of_enough_units_is_not_underpowered():
+    site = np.array(["a"] * UNDERPOWERED + ["b"] * (UNDERPOWERED - 1))
+    curve = operating_points(tied(len(site), columns={"site": site}), by=["site"], stops=[0.3])
+    assert {name: own.as_dict()["underpowered"] for name, own in curve.subgroups["site"].items()} == {
+        "a": False, "b": True,
+    }  # fmt: skip
+    assert "points=" not in repr(curve)
+    assert "subgroups=" not in repr(curve)
+    assert "risk=" not in repr(curve.subgroups["site"]["a"])
+    assert "at_stops=" not in repr(curve.subgroups["site"]["a"])
+    assert "seen=" not in repr(fit_risk_policy(easy(), max_risk=0.3))

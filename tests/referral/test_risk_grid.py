@@ -173,6 +173,14 @@ def test_a_target_that_cannot_be_met_is_a_stop_without_a_policy():
     assert str(grid).splitlines()[0].startswith("good: error below 0.001 not guaranteed, 0.0% retained")
     with pytest.raises(NoGuarantee, match=r"none of 2 targets × 2 systems can be guaranteed.*max_risk 0.002"):
         fit_risk_policies(two_systems(), targets=(0.001, 0.002))
+    bounds = []
+    for rows in two_systems().values():
+        with pytest.raises(NoGuarantee) as refusal:
+            fit_risk_policy(rows, max_risk=0.002, confidence=1 - 0.05 / 4)
+        bounds.append(refusal.value.upper)
+    with pytest.raises(NoGuarantee) as refusal:
+        fit_risk_policies(two_systems(), targets=(0.001, 0.002))
+    assert refusal.value.upper == min(bounds) < max(bounds)
 
 
 def test_groups_are_the_units_as_for_one_policy():
@@ -182,6 +190,9 @@ def test_groups_are_the_units_as_for_one_policy():
     assert grid.policies[0].grouped
     assert grid.policies[0].threshold == expected.threshold
     assert "mean over groups" in grid.policies[0].guarantee
+    thresholds = [fit_risk_policies(systems, targets=(0.2,), **seed).policies[-1].threshold
+                  for seed in ({}, {"seed": 0}, {"seed": 1})]  # fmt: skip
+    assert thresholds[0] == thresholds[1] != thresholds[2]
 
 
 def test_a_split_that_was_selected_on_has_no_guarantee():
@@ -207,6 +218,9 @@ def test_files_have_safe_names_that_all_differ_whatever_the_systems_are_called()
         assert name.startswith(f"risk-{target}-")
         assert len(name) < 120
         assert from_json(Policy, files[name], name).family.system == system
+    alike = fit_risk_policies(dict.fromkeys(["a/b", "a b", "A:b"], rows), targets=(0.2,))
+    stems = [name.removesuffix(".json").casefold() for name in alike.file_names().values()]
+    assert stems == [stems[0], f"{stems[0]}-2", f"{stems[0]}-3"]
 
 
 def test_downloads_make_the_very_same_files_and_store_the_uncertainties_once():
