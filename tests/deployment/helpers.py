@@ -58,11 +58,11 @@ FORMS = {
 }
 
 
-def fitted_model(method, task, *, network=None, seed=0, **arguments):
+def fitted_model(method, task, *, network=None, encoding=None, seed=0, **arguments):
     """Fit every member of a method on a task, and return the model."""
     recipe = METHODS.make(method, **arguments)
-    network = NetworkSpec(network or NETWORKS[task.inputs])
-    encoding = encoding_for(task.inputs, {"min_frequency": 1} if task.inputs == "text" else {})
+    network = network if isinstance(network, NetworkSpec) else NetworkSpec(network or NETWORKS[task.inputs])
+    encoding = encoding or encoding_for(task.inputs, {"min_frequency": 1} if task.inputs == "text" else {})
     if isinstance(recipe, EstimatorRecipe):
         encoding = recipe.encoding(task.inputs)
     fits = []

@@ -6,6 +6,8 @@ import pytest
 from dubio.core.errors import UserError
 from dubio.deployment.model import TOLERANCE
 from dubio.deployment.onnx_graph import write_onnx
+from dubio.encoders import WordPieceEncoding
+from dubio.methods import NetworkSpec
 from tests.deployment.helpers import TASKS, fitted_model
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -18,7 +20,11 @@ SINGLE_PASS = [
     pytest.param("text", "masksembles", {"epochs": 1}, id="text-masks", marks=pytest.mark.slow),
     pytest.param("image", "deterministic", {"epochs": 1}, id="image", marks=pytest.mark.slow),
     pytest.param("text", "deterministic", {"epochs": 1}, id="text", marks=pytest.mark.slow),
-]
+    *(pytest.param("table", name, {"epochs": 8, "cycles": 2}, id=name, marks=pytest.mark.slow)
+      for name in ("csghmc", "csgld")),
+    pytest.param("table", "snapshot-ensemble", {"epochs": 4, "cycles": 2}, id="snapshots", marks=pytest.mark.slow),
+    pytest.param("table", "swag", {"epochs": 2, "samples": 3}, id="weights-drawn-once", marks=pytest.mark.slow),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("inputs", "method", "arguments"), SINGLE_PASS)
@@ -41,6 +47,32 @@ def test_a_graph_gives_the_probabilities_of_torch_with_the_temperature(inputs, m
     else:
         feed = {"numbers": rows.inputs.astype(np.float32)} if inputs == "table" else {"images": rows.inputs}
     (probabilities,) = session.run(None, feed)
+    np.testing.assert_allclose(probabilities, model.of_examples(rows).probs, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("trained", "members"), [(None, 1), (1, 2)], ids=["all-blocks", "frozen-ensemble"])
+def test_bert_is_a_graph_with_its_frozen_blocks(trained, members, tmp_path, monkeypatch):
+    pytest.importorskip("transformers", reason="the extra bert is not installed")
+    from dubio.encoders.pretrained import resolve_encoder
+    from tests.networks.helpers import save_bert
+
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tiny").mkdir()
+    encoder = resolve_encoder(str(save_bert(tmp_path / "tiny")))
+    task = TASKS["text"]()
+    network = NetworkSpec("bert", {"encoder": encoder, "trainable_layers": trained})
+    arguments = {"epochs": 1, "members": members} if members > 1 else {"epochs": 1}
+    method = "deep-ensemble" if members > 1 else "deterministic"
+    model = fitted_model(method, task, network=network, encoding=WordPieceEncoding(encoder=encoder), **arguments)
+    write_onnx(model, tmp_path / "model.onnx", task.of_kind("id")[0].data)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    rows = task.of_kind("train")[0].data
+    encoded = model.encoder.encode(rows)
+    tokens = np.zeros((len(rows), 40), dtype=np.int64)  # longer than any text: padding changes nothing
+    for row, length in enumerate(encoded.lengths):
+        tokens[row, :length] = encoded.tokens[encoded.offsets[row] : encoded.offsets[row + 1]]
+    (probabilities,) = session.run(None, {"tokens": tokens, "lengths": encoded.lengths.astype(np.int64)})
     np.testing.assert_allclose(probabilities, model.of_examples(rows).probs, atol=TOLERANCE, rtol=0)
 
 

@@ -291,3 +291,19 @@ def test_a_damaged_chunk_that_cannot_be_removed_is_a_sentence(model, rows, tmp_p
     monkeypatch.setattr(type(tmp_path), "unlink", lambda *_, **__: (_ for _ in ()).throw(broken))
     with pytest.raises(UserError, match=r"cannot write .*: the disk reports an error"):
         work.run()
+
+
+@pytest.mark.parametrize("all_samples", [False, True])
+def test_a_policy_of_a_parquet_file_is_bound_to_the_model_that_wrote_it(model, rows, tmp_path, all_samples):
+    pytest.importorskip("pyarrow")
+    work = job(model, rows[0], tmp_path / "p.parquet", all_samples=all_samples)
+    work.run()
+    work.finish()
+    written = read_predictions(tmp_path / "p.parquet", values="logits" if all_samples else "probs")
+    assert written.system == model.identity
+    policy = fit_capacity_policy(written, capacity=0.3)
+    assert policy.system == model.identity
+    model.check_policy(policy)
+    other = fitted_model("mc-dropout", TASKS["table"](), epochs=1, samples=3, seed=1)
+    with pytest.raises(UserError, match="fitted for the model"):
+        other.check_policy(policy)

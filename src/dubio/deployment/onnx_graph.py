@@ -1,11 +1,12 @@
 """A model as one ONNX graph: all fits, their pooling and the temperature, for runtimes without Python's networks.
 
 Only networks that predict in single passes can be written: deterministic fits, their ensembles, averaged weights,
-snapshots. What is drawn for each row, or fitted by scikit-learn, is refused by name. The graph takes raw numbers
-``[B, D]`` (NaN where missing) or raw images, uint8 ``[B, H, W, C]``, and standardises them; texts enter as ``tokens
-[B, L]``, padded with 0 to at least 16, and ``lengths [B]``, as the model's encoder gives them. Its output
-``probabilities [B, K]`` is that of :meth:`~dubio.deployment.model.Model.predict_proba`: after the export both are
-computed for the same rows by onnxruntime and torch, and a graph that differs by more than 1e-5 is not written.
+snapshots, weights that are drawn once for all rows. What is drawn for each row, or fitted by scikit-learn, is refused
+by name. The graph takes raw numbers ``[B, D]`` (NaN where missing) or raw images, uint8 ``[B, H, W, C]``, and
+standardises them; texts enter as ``tokens [B, L]``, padded with 0 to at least 16, and ``lengths [B]``, as the model's
+encoder gives them. Its output ``probabilities [B, K]`` is that of
+:meth:`~dubio.deployment.model.Model.predict_proba`: after the export both are computed for the same rows by onnxruntime
+and torch, and a graph that differs by more than 1e-5 is not written.
 """
 
 from __future__ import annotations
@@ -33,13 +34,18 @@ from dubio.methods.encoding_cache import encoder_of
 from dubio.methods.prediction import as_tensors
 from dubio.methods.specification import build_model, estimator_of, recipe_of
 from dubio.networks.network import Model as NetworkModel
-from dubio.networks.network import TokenBatch
+from dubio.networks.network import Stage, TokenBatch
 
 LEAST_TOKENS = 16
 """Positions of a text in the graph, at least: no window of a network is wider."""
 
 MOST_STATES = 64
 """Largest number of weight states in one graph."""
+
+WRITABLE = (
+    "A graph holds networks with fixed weights: a single one, ensembles, averaged weights, snapshots of a training, "
+    "weights that are drawn once."
+)
 
 
 class Graph(nn.Module):
@@ -174,12 +180,12 @@ def _networks(model: Model, fit: ModelFit) -> list[NetworkModel]:
     """Return one network per weight state of a fit."""
     name = model.names.method
     if estimator_of(fit.spec) is not None:
-        raise UserError(f"--onnx: {name} is not a network.")
+        raise UserError(f"--onnx: {name} is not a network. {WRITABLE}")
     if fit.prediction["samples"] or fit.prediction["views"] is not None:
-        raise UserError(f"--onnx: {name} draws noise or views for each row; only single passes can be written.")
+        raise UserError(f"--onnx: {name} draws noise or views for each row. {WRITABLE}")
     network = build_model(fit.spec, encoder_of_fit(fit).shape)
     if network.head.normals:
-        raise UserError(f"--onnx: {name} draws noise for each row in its head; only single passes can be written.")
+        raise UserError(f"--onnx: {name} draws noise for each row in its head. {WRITABLE}")
     posterior = recipe_of(fit.spec).collect.form.restore(as_tensors(fit.tensors), network, 0, None)
     if "latest" in fit.prediction:
         posterior = posterior.limit(fit.prediction["latest"])
@@ -189,6 +195,8 @@ def _networks(model: Model, fit: ModelFit) -> list[NetworkModel]:
     for state in posterior.weight_states():
         own = copy.deepcopy(network)
         own.load_state_dict({key: tensor.clone() for key, tensor in state.items()})
+        own.network.stages = nn.ModuleList(stage.traceable() if isinstance(stage, Stage) else stage
+                                           for stage in own.network.stages)  # fmt: skip
         networks.append(own.eval())
     return networks
 

@@ -27,7 +27,7 @@ from dubio.deployment.model import Model
 from dubio.deployment.row_files import Chunk, RowFile, check_ids
 from dubio.formats.arrays import SCORE
 from dubio.formats.prediction_tables import RESERVED
-from dubio.formats.predictions import read_verified, write_predictions
+from dubio.formats.predictions import SYSTEM_KEY, read_verified, write_predictions
 from dubio.store.records import json_bytes
 
 TABLES = (".csv", ".parquet")
@@ -225,8 +225,9 @@ def _write_csv(sink: Any, predictions: Predictions, all_samples: bool) -> None:
 def _write_parquet(sink: Any, predictions: Predictions, all_samples: bool) -> None:
     arrow, parquet = _pyarrow()
     writer = None
+    facts = {SYSTEM_KEY: predictions.system} if predictions.system else {}
     for block in table_blocks(predictions, all_samples):
-        table = arrow.table({name: arrow.array(column) for name, column in block.items()})
+        table = arrow.table({name: arrow.array(column) for name, column in block.items()}, metadata=facts)
         writer = writer or parquet.ParquetWriter(sink, table.schema)
         writer.write_table(table)
     if writer is not None:

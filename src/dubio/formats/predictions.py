@@ -30,8 +30,12 @@ from dubio.formats.prediction_tables import numeric_columns, predictions_from_ta
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.formats.values import TOLERANCE, VALUES, Values
 from dubio.tables import ENDINGS, plain_names, read_table, table_ending
+from dubio.tables.parquet import parquet_facts
 
 Tensors = dict[str, NDArray[Any]]
+
+SYSTEM_KEY = "dubio.system"
+"""Under this key the metadata of a Parquet file hold the identity of the deployed model that wrote it."""
 
 SCHEMA = 1
 """Raised by hand when a file written by this dubio can no longer be read by an older one."""
@@ -144,7 +148,9 @@ def read_predictions(
     try:
         if suffix in ENDINGS:
             table = read_table(path, numeric_columns(values, roles))
-            return predictions_from_table(table, **options, in_domain=in_domain)
+            predictions = predictions_from_table(table, **options, in_domain=in_domain)
+            stated = parquet_facts(path).get(SYSTEM_KEY) if suffix == ".parquet" else None
+            return predictions if stated is None else predictions.with_checked(system=stated)
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
         if suffix != ".safetensors":

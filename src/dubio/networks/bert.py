@@ -165,6 +165,14 @@ class FrozenStages:
         self._limit, self._bytes = limit, 0
         self._cache: dict[bytes, Tensor] = {}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenStages:
+        """Return itself: copies of a network share what never changes, and the cache."""
+        return self
+
+    def plain(self) -> nn.Module:
+        """Return the stages by themselves."""
+        return nn.Sequential(*self._stages)
+
     def states(self, pieces: Tensor) -> Tensor:
         """Return the hidden states ``[L, H]`` of one text of piece ids ``[L]``, on their device."""
         key = pieces.cpu().numpy().tobytes()
@@ -203,6 +211,10 @@ class Frozen(Stage):
         ids = batch.distinct[batch.places]
         rows = [self._frozen.states(row[:length]) for row, length in zip(ids, batch.lengths.tolist(), strict=True)]
         return Hidden(pad_sequence(rows, batch_first=True), batch.lengths)
+
+    def traceable(self) -> nn.Module:
+        """Return the frozen stages without their cache: texts run together, padded, and attend to themselves alone."""
+        return self._frozen.plain()
 
 
 RENAMED = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))

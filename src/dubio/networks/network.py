@@ -116,6 +116,10 @@ class Stage(nn.Module):
         """
         return None
 
+    def traceable(self) -> nn.Module:
+        """Return a stage that computes the same by operations on tensors alone, for a graph; itself by default."""
+        return self
+
 
 _ORDINARY = Stage()
 

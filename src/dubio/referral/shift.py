@@ -140,7 +140,7 @@ def unnamed_model(policy: Policy, system: str | None) -> str:
     if policy.system is not None or system is None:
         return ""
     return ("The policy does not say for which model it was fitted: that it was this one is not checked. Policies that "
-            "are fitted on a .safetensors file of dubio predict say it.")  # fmt: skip
+            "are fitted on a .safetensors or .parquet file of dubio predict say it.")  # fmt: skip
 
 
 def unnamed_classes(policy: Policy, predictions: Predictions) -> str:

@@ -53,6 +53,15 @@ def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
         raise BadFile(f"{str(path)!r} is not a readable Parquet file: {fault}") from fault
 
 
+def parquet_facts(path: Path) -> dict[str, str]:
+    """Return the texts that a readable Parquet file states about itself, by their keys."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as source:
+        stated = source.metadata.metadata or {}
+    return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in stated.items()}
+
+
 def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[str, Cells | None]:
     """Return the cells of every column."""
     rows = source.metadata.num_rows
