@@ -36,6 +36,7 @@ class Study:
         trainings: The number of trainings whose weights predict, as the page states it; trials of tuning are more.
         made_of: What these are, if the number alone would surprise.
         parts: The number of shards in which it is made.
+        sections: The sections of its report whose tables the page shows.
     """
 
     heading: str
@@ -43,6 +44,7 @@ class Study:
     trainings: int
     made_of: str = ""
     parts: int = 1
+    sections: tuple[str, ...] = ()
 
     def arguments(self, data: Path) -> list[str]:
         """Return the arguments of `dubio run`."""
@@ -78,7 +80,8 @@ def read_pages(path: Path = FILE) -> dict[str, Page]:
     for name, table in tomllib.loads(path.read_text(encoding="utf-8"))["page"].items():
         for study in table["study"]:
             check_known(f"key of a study of {name}", study, Study.__dataclass_fields__)
-        pages[name] = Page(name, table["title"], tuple(Study(**study) for study in table["study"]))
+        studies = (Study(**{**study, "sections": tuple(study.get("sections", ()))}) for study in table["study"])
+        pages[name] = Page(name, table["title"], tuple(studies))
     return pages
 
 

@@ -6,10 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
+from dubio.metrics.referral_curve import FRACTIONS
+from dubio.reporting.measures import referral_name
 from dubio.reporting.score_table import Score
 
 IN_DOMAIN = {
     "accuracy": "accuracy",
+    referral_name("referral_auc", max(FRACTIONS)): "AUC",
+    "quadratic_kappa": "quadratic kappa",
+    "rps": "rps",
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
     "calibrated_nll": "calibrated nll",

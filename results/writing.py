@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import dubio
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_known
 from dubio.core.files import write_file
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Headline
 from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run
+from dubio.reporting.tables import Table
 from results.pages import ROOT, Page, Study
-from results.tables import score_table
+from results.tables import markdown_table, score_table
 
 MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file -->"
 
@@ -46,7 +49,25 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
         yield score_table(score for score in run.results.scores if score.task == task.key)
         yield ""
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
+        yield from section_lines(run, task, study.sections)
     yield from ("", how_to_read(view))
+
+
+def section_lines(run: Run, task: TaskView, names: Sequence[str]) -> Iterator[str]:
+    """Yield the headings and tables that sections of the report have on a task.
+
+    Raises:
+        UnknownName: For a section that there is not.
+    """
+    placed = {section.name: section for section in run.built.sections}
+    check_known("section of a study", names, placed)
+    for block in (block for name in names for block in run.built.blocks(placed[name], task)):
+        if isinstance(block, Headline):
+            yield from ("", f"#### {block.text}")
+        elif isinstance(block, Table):
+            head = [block.first, *(" ".join(filter(None, (column.title, column.sub))) for column in block.columns)]
+            rows = ([row.title, *(cell.plain for cell in row.cells)] for row in block.rows)
+            yield from ("", f"{block.title or block.caption}", "", markdown_table(head, rows))
 
 
 def cost_sentence(study: Study, view: RunView) -> str:

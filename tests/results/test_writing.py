@@ -9,7 +9,8 @@ from results.pages import Page, Study
 from results.writing import study_lines, trainings_of, write_page
 
 import dubio
-from dubio.core.errors import UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.reporting.measures import referral_name
 
 FILE = """
 name = "few"
@@ -43,6 +44,16 @@ def test_a_study_has_its_trainings_its_table_and_the_findings(run):
     assert any(line.startswith("- ") for line in lines)
     with pytest.raises(UserError, match="has 4 trainings"):
         list(study_lines(replace(study, trainings=5), run))
+
+
+def test_tables_of_named_sections_are_those_of_the_report(run):
+    study = Study("Few", "few.toml", trainings=4, sections=("two-class-referral",))
+    lines = list(study_lines(study, run))
+    assert "#### Gain over random referral" in lines
+    cell = run.results.cell(run.built.run.tasks[0], "test", "laplace", referral_name("referral_auc", 1.0))
+    assert f"| {cell.mean:.3f} ± {cell.std:.3f} |" in "\n".join(lines)
+    with pytest.raises(UnknownName, match="two-class-referral"):
+        list(study_lines(replace(study, sections=("two-class-referal",)), run))
 
 
 def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, monkeypatch):

@@ -56,14 +56,19 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
         size: Arrays smaller than this are skipped.
 
     Raises:
-        DataMissing: When there are none; the message says what may be placed.
+        DataMissing: When there are none, or only smaller ones; the message says what may be placed.
     """
     if data is not None:
         return Path(data).expanduser()
     folder = data_folders(data_dir)[0] if data_dir else None
-    for path, form in _copies(data_folders(None) if folder is None else [folder]).items():
+    copies = _copies(data_folders(None) if folder is None else [folder])
+    for path, form in copies.items():
         if form != "arrays" or int(path.stem.partition("_")[2]) >= size:
             return path
+    if copies:
+        names = ", ".join(str(path) for path in copies)
+        smaller = f"the photographs on this machine are smaller, and none is enlarged: {names}"
+        raise DataMissing(f"size {size}: {smaller}. Choose a smaller size, or name the original photographs with data.")
     if folder is not None and TABLE.find(folder) is not None:
         return folder
     missing = "there are no photographs of eyes in the folders that dubio searches."

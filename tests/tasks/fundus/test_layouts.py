@@ -9,6 +9,7 @@ import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks.fundus.layouts import read_collection
+from dubio.tasks.fundus.photographs import read_photographs
 from dubio.tasks.retina import find_data
 from dubio.tasks.sources.locate import DataMissing
 
@@ -48,6 +49,18 @@ def test_a_named_folder_without_photographs_is_refused_whatever_else_has_some(ey
     assert find_data(None, str(eyes.home), 64) == eyes.home
     with pytest.raises(DataMissing, match=r"data_dir '.*empty' holds no photographs.*trainLabels\.csv"):
         find_data(None, str(tmp_path / "empty"), 64)
+
+
+def test_photographs_smaller_than_the_size_are_named_and_not_enlarged(tmp_path):
+    """With tables of other things beside them, the message was about these tables."""
+    np.savez(tmp_path / "deepdrid_64.npz", x=np.zeros((2, 64, 64, 3), np.uint8), y=[0, 1])
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("image,grade\n", encoding="utf-8")
+    assert find_data(None, str(tmp_path), 64).name == "deepdrid_64.npz"
+    with pytest.raises(DataMissing, match=r"size 128: .* none is enlarged: .*deepdrid_64\.npz\. Choose a smaller"):
+        find_data(None, str(tmp_path), 128)
+    with pytest.raises(UserError, match=r"size 128 is larger .* 64×64 pixels.* allow: 64\. Name the original"):
+        read_photographs(tmp_path / "deepdrid_64.npz", 128)
 
 
 def test_aptos_counts_every_photograph_as_a_patient(eyes):
@@ -225,8 +238,6 @@ def test_an_excel_sheet_is_read_like_a_table(eyes, tmp_path):
 
 
 def test_arrays_are_refused_where_they_cannot_be(eyes, tmp_path):
-    from dubio.tasks.fundus.photographs import read_photographs
-
     path = tmp_path / "mine.npz"
     x = np.random.default_rng(0).integers(0, 255, (6, 64, 64, 3), dtype=np.uint8)
     np.savez(path, x=x, y=[0, 1, 2, 3, 4, 5])

@@ -184,7 +184,12 @@ def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArr
         description = "none" if x is None else f"{x.dtype} of shape {x.shape}"
         raise BadFile(f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, 3]; given {description}.")
     if min(x.shape[1:3]) < size:
-        raise UserError(f"size {size} is larger than the images of {path.name}, {x.shape[1]}×{x.shape[2]} pixels.")
+        sides = f"{x.shape[1]}×{x.shape[2]} pixels"
+        fitting = ", ".join(str(side) for side in SIZES if side <= min(x.shape[1:3])) or "none"
+        raise UserError(
+            f"size {size} is larger than the images of {path.name}, {sides}, and none is enlarged: sizes that they "
+            f"allow: {fitting}. Name the original photographs with data for others."
+        )
     check_unpacked(path, 3 * x.size)
     colour = np.repeat(x.reshape(*x.shape[:3], 1), 3, axis=3) if x.ndim == 3 or x.shape[3] == 1 else x
     return resize_images(path, colour, size)
