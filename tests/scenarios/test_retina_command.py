@@ -46,7 +46,8 @@ def dubio(folder, monkeypatch):
     return call
 
 
-TINY = ("--set", "epochs=1", "--set", "network.base=1", "--set", "mc-dropout.samples=3", "--seeds", "1", "--jobs", "1")
+SHORT = ("--set", "epochs=1", "--set", "mc-dropout.samples=3", "--seeds", "1", "--jobs", "1")
+TINY = (*SHORT, "--set", "network.channels=[1]")
 TWO = ("--method", "regularised", "--method", "mc-dropout")
 
 
@@ -62,7 +63,7 @@ def test_from_arrays_to_a_report(dubio, folder):
     assert name.startswith("retina-")
     manifest = store.manifest(name)
     assert manifest["tasks"][0]["arguments"] == {"data": "eyes.npz", "size": 64, "shift": "quality"}
-    assert len(store.ids("fits")) == 5  # two baselines; one a value of l2: both methods are made of the best of them
+    assert len(store.ids("fits")) == 3  # two baselines, and one that both methods are made of
     baselines = {row["name"] for row in manifest["methods"] if row["facts"].get("role") == "baseline"}
     assert baselines == {"prior", "linear"}
     assert len({tuple(run["fits"]) for run in manifest["runs"] if run["method"] not in baselines}) == 1
@@ -84,7 +85,7 @@ def test_without_data_the_named_folders_are_searched(dubio, folder, monkeypatch)
 
 def test_another_data_set_is_the_shift(dubio):
     words = ("--data", "eyes.npz", "--shift-data", "elsewhere.npz", "--preset", "64", "--verify", "--dry-run", "--json")
-    ahead = json.loads(dubio(*words, *TINY, *TWO))
+    ahead = json.loads(dubio(*words, *SHORT, "--set", "network.base=1", *TWO))
     assert [task["task"] for task in ahead["tasks"]] == ["retina-elsewhere"]
     assert (ahead["preset"], ahead["trials"], ahead["trainings"]) == ("64", 6, 3)  # two of the trainings are baselines
 
@@ -103,7 +104,7 @@ def test_another_data_set_is_the_shift(dubio):
         (("--data", "eyes.npz", "--label", "grade"), "has an argument 'label'"),
         (("--data", "eyes.npz", "--shift-data", "eyes.npz"), "another data set"),
         (("--data", "eyes.npz", "--method", "mean-field"), "Did you mean 'mean-field-vi'"),
-        (("--data", "eyes.npz", "--set", "network.bas=1"), "Did you mean 'base'"),
+        (("--data", "eyes.npz", "--set", "network.channel=1"), "Did you mean 'channels'"),
     ],
 )
 def test_mistakes_are_named(dubio, words, said):
