@@ -46,5 +46,5 @@ def test_the_network_conforms():
 def test_members_of_a_packed_ensemble_cannot_divide_pixels():
     network = cnn_linear((3, 32, 32), channels=(4, 8))
     model = Model(network, Softmax().build(network.width, 2))
-    with pytest.raises(UserError, match="packed: .* pixels"):
+    with pytest.raises(UserError, match=r"packed: .* pixels"):
         Packed(2, 2.0).apply(model)

@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.registry import network
-from dubio.core.validate import Positive
 from dubio.networks.convolutions import ChannelsLast, channel_site, convolution
 from dubio.networks.network import Network, Sizes, Stage
 
