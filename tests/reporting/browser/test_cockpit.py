@@ -203,7 +203,7 @@ def test_subgroups_have_intervals_that_hold_at_once_at_stops_and_say_so(
     enabled = cockpit.stops.and_(cockpit.tab.locator(":enabled"))
     enabled.last.click()
     assert note.is_visible()  # what was unfolded stays so
-    assert "hold all at once" in note.text_content()
+    assert "hold all at once with 95 % confidence" in note.text_content()
     assert "not about a subgroup" in note.text_content()
     expected = [[100 * end for end in share.interval] for own in groups if (share := own.at_stops[-1])]
     assert shown() == [pytest.approx(interval, abs=0.06) for interval in expected]

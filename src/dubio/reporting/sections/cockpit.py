@@ -254,8 +254,8 @@ def subgroup_notes(cockpit: Cockpit) -> dict[str, str]:
     stops = 0 if cockpit.grid is None else len(cockpit.grid.policies)
     at_stops = (
         "The guarantee of the stop is about all rows together, not about a subgroup. The intervals of subgroups, from "
-        f"the test set, hold all at once with {1 - LEVEL:.0%} confidence, over {counted(stops, 'stop')} of all systems "
-        f"× {counted(count, 'subgroup')}."
+        f"the test set, hold all at once with {100 * (1 - LEVEL):g} % confidence, over {counted(stops, 'stop')} of all "
+        f"systems × {counted(count, 'subgroup')}."
     )
     return {"between": between, "at_stops": at_stops}
 
