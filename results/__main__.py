@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dubio.core.errors import DubioError
+from dubio.core.errors import DubioError, UserError
 from dubio.reporting.stored_run import open_run
 from results.errata import write_errata
 from results.pages import Page, check_forecast, forecast, make_part, make_run, page_named
@@ -66,7 +66,15 @@ def state(page: Page, data: Path, store: Path) -> int:
 
 
 def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
-    """Make what is missing, unless only the page is wanted, and write it."""
+    """Make what is missing, unless only the page is wanted, and write it.
+
+    Raises:
+        UserError: When only the page is wanted and trainings are missing; the errata state what is not run themselves.
+    """
+    if not make and page.name != "errata":
+        left = sum(forecast(study, data, store)["trainings_left"] for study in page.studies)
+        if left:
+            raise UserError(f"--write trains nothing, and {left} trainings of the page {page.name} are not in {store}.")
     if page.name == "errata":
         for study in page.studies if make else ():
             make_run(study, data, store)

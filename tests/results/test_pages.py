@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import results.__main__ as results
 from results.pages import FILE, ROOT, check_forecast, forecast, make_part, page_named, read_pages
 
 from dubio.core.errors import UnknownName, UserError
@@ -65,3 +66,10 @@ def test_unknown_pages_parts_and_keys_are_refused(tmp_path):
     other.write_text(FILE.read_text(encoding="utf-8").replace("trainings = 29", "traininsg = 29", 1), encoding="utf-8")
     with pytest.raises(UserError, match="trainings"):
         read_pages(other)
+
+
+def test_writing_a_page_trains_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "forecast", lambda *arguments: {"trainings_left": 3})
+    monkeypatch.setattr(results, "make_run", lambda *arguments: pytest.fail("a run was started"))
+    assert results.main(["ensembles", "--write", "--store", str(tmp_path / "store")]) == 2
+    assert "--write trains nothing, and 3 trainings" in capsys.readouterr().err
