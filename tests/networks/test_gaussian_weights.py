@@ -24,7 +24,7 @@ from dubio.networks.gaussian_weights import GaussianConv2d, GaussianLinear, Gaus
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
-from dubio.networks.network import Model, Network, Stage, random_layers
+from dubio.networks.network import HeadModule, Model, Network, Stage, random_layers
 from dubio.networks.noise import DropoutEdit
 from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn import textcnn
@@ -228,7 +228,7 @@ def test_a_conjugate_linear_model_comes_out_with_its_closed_form_posterior(estim
     targets = columns @ truth + noise * np.random.default_rng(1).normal(size=rows)
     precision = columns.T @ columns / noise**2 + rows * l2 * np.eye(3)
     mean = np.linalg.solve(precision, columns.T @ targets / noise**2)
-    model = Model(Network([OneLayer(nn.Linear(3, 1, bias=False))], 1), nn.Module())
+    model = Model(Network([OneLayer(nn.Linear(3, 1, bias=False))], 1), HeadModule())
     GaussianWeights(l2, log_sigma=-2.0, estimator=estimator).apply(model)
     (layer,) = model.gaussians()
     layer.generator = torch.Generator().manual_seed(0)

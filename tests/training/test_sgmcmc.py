@@ -13,7 +13,7 @@ from dubio.encoders import ArrayRows
 from dubio.inference.batches import LabelledRows
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
-from dubio.networks.network import Model
+from dubio.networks.network import HeadModule, Model
 from dubio.networks.noise import ConcreteDropoutEdit
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import BestOnValidation, Epoch, FinishContext, KeepAll, Last
@@ -39,6 +39,7 @@ class Chains(nn.Module):
         super().__init__()
         start = torch.zeros(CHAINS, 2)
         self.table = nn.Embedding(CHAINS, 2, _weight=start) if embedded else nn.ParameterList([nn.Parameter(start)])
+        self.head = HeadModule()
 
     @property
     def theta(self):
