@@ -16,12 +16,8 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, Direction, FloatArray
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import (
-    auroc,
-    average_precision,
-    correlation,
     correlations,
     false_positive_rate,
-    fpr_at_tpr,
     precision_area,
     ratio,
     roc_area,
@@ -82,15 +78,16 @@ def detection_of(scores: FloatArray, ood: BoolArray, quantity: Quantity) -> Dete
         ood: ``[N]``, which rows are out of distribution.
         quantity: Which quantity the scores are of.
     """
-    return Detection(
-        quantity,
-        auroc(scores, ood),
-        average_precision(scores, ood),
-        average_precision(-scores, ~ood),
-        fpr_at_tpr(scores, ood),
-        _sign(quantity) * correlation(scores, ood),
-        float(ood.mean()),
+    once, lowest_first = Weights.once(len(scores)), ordered(scores)
+    ood_first = Marked(ordered(-scores), ood)
+    figures = (
+        roc_area(Marked.fewer_of(lowest_first, ood), once),
+        precision_area(ood_first, once),
+        precision_area(Marked(lowest_first, ~ood), once),
+        false_positive_rate(ood_first, once),
+        _sign(quantity) * correlations(np.asarray(scores, dtype=np.float64), ood, once),
     )
+    return Detection(quantity, *(float(values[0]) for values in figures), float(ood.mean()))
 
 
 def _sign(quantity: Quantity) -> float:

@@ -194,8 +194,13 @@ class Marked:
     @classmethod
     def fewer(cls, scores: FloatArray, marks: BoolArray, *, unit: float = 0.0) -> Marked:
         """Order rows by a score and mark these rows, or the others where those are fewer."""
+        return cls.fewer_of(ordered(scores, unit=unit), marks)
+
+    @classmethod
+    def fewer_of(cls, ordering: Ordering, marks: BoolArray) -> Marked:
+        """Mark these rows of an ordering, or the others where those are fewer."""
         flipped = bool(marks.mean() > 0.5)
-        return cls(ordered(scores, unit=unit), ~marks if flipped else marks, flipped=flipped)
+        return cls(ordering, ~marks if flipped else marks, flipped=flipped)
 
     def total(self, weights: Weights) -> Values:
         """Return the weight of the marked rows, ``[R]``."""
