@@ -52,8 +52,9 @@ typecheck: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
+# Three processes on two cores: many tests wait for a browser, a server or a process that they started.
 unit: $(DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 # axe-core looks for barriers in the page, in the browser tests alone; where it is missing they are skipped.
 AXE_VERSION := 4.14.0

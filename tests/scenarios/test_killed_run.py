@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dubio.store import Store
 from dubio.store.locks import is_held
@@ -38,6 +39,7 @@ def end(process: subprocess.Popen[bytes]) -> str:
     return words.decode()
 
 
+@pytest.mark.slow  # tests/campaigns/test_kills.py kills a few runs on every change
 def test_killed_at_random_moments_the_store_ends_the_same(fake_world):
     end(start(fake_world.path / "whole", seconds=0.6))
     wanted = dump_index(fake_world.store("whole"))

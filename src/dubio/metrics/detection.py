@@ -16,6 +16,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, Direction, FloatArray
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import (
+    correlation,
     correlations,
     false_positive_rate,
     precision_area,
@@ -80,14 +81,15 @@ def detection_of(scores: FloatArray, ood: BoolArray, quantity: Quantity) -> Dete
     """
     once, lowest_first = Weights.once(len(scores)), ordered(scores)
     ood_first = Marked(ordered(-scores), ood)
-    figures = (
-        roc_area(Marked.fewer_of(lowest_first, ood), once),
-        precision_area(ood_first, once),
-        precision_area(Marked(lowest_first, ~ood), once),
-        false_positive_rate(ood_first, once),
-        _sign(quantity) * correlations(np.asarray(scores, dtype=np.float64), ood, once),
+    return Detection(
+        quantity,
+        float(roc_area(Marked.fewer_of(lowest_first, ood), once)[0]),
+        float(precision_area(ood_first, once)[0]),
+        float(precision_area(Marked(lowest_first, ~ood), once)[0]),
+        float(false_positive_rate(ood_first, once)[0]),
+        _sign(quantity) * correlation(scores, ood),
+        float(ood.mean()),
     )
-    return Detection(quantity, *(float(values[0]) for values in figures), float(ood.mean()))
 
 
 def _sign(quantity: Quantity) -> float:
