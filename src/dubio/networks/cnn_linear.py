@@ -7,6 +7,8 @@ of pixels learns it at once. The head of this network sees both ("wide and deep"
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -44,6 +46,11 @@ class NormConv(Stage):
         return functional.max_pool2d(h, 2) if min(h.shape[2:]) >= 2 * GRID else h
 
 
+def block_of(sides: Sequence[int]) -> int:
+    """Return how many pixels a side are averaged so that at most ``SIDE`` are left."""
+    return -(-max(sides) // SIDE)
+
+
 class MapsAndPixels(Stage):
     """Maps averaged over the grid and the image averaged to coarse pixels, side by side ``[B, width]``."""
 
@@ -67,8 +74,7 @@ class MapsAndPixels(Stage):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return averages of maps, then pixels."""
-        block = -(-max(h.shape[2:]) // SIDE)
-        pixels = functional.avg_pool2d(h, block, ceil_mode=True)
+        pixels = functional.avg_pool2d(h, block_of(h.shape[2:]), ceil_mode=True)
         maps = functional.adaptive_avg_pool2d(self.layers(h), GRID)
         return torch.cat([maps.flatten(1), PIXEL_SCALE * pixels.flatten(1)], dim=1)
 
@@ -88,6 +94,6 @@ def cnn_linear(shape: tuple[int, ...], *, channels: Sizes = (8, 16, 32)) -> Netw
     for i, (inputs, outputs) in enumerate(zip((shape[0], *channels), channels, strict=False)):
         accepts = ("concrete_dropout",) if i else ()
         layers.append(NormConv(f"conv{i + 1}", inputs, outputs, accepts=accepts, stride=1 if i else 2))
-    block = -(-max(shape[1:]) // SIDE)
+    block = block_of(shape[1:])
     pixels = shape[0] * (-(-shape[1] // block)) * (-(-shape[2] // block))
     return Network([MapsAndPixels(layers)], channels[-1] * GRID**2 + pixels)

@@ -72,7 +72,7 @@ class GlobalPools(Stage):
 def vgg_retina(
     shape: tuple[int, ...], *, base: Positive = 32, groups: Annotated[int, between(2, len(GROUPS))] = 5
 ) -> Network:
-    """The VGG variant of the retina paper; ``base=8`` is enough for images of 64 pixels.
+    """The VGG variant of the retina paper.
 
     Fixed dropout acts on the units of every convolution's output except the last; concrete dropout on the input
     channels of every convolution except the first, whose inputs are the data. Both act before the head.
