@@ -29,8 +29,9 @@ import sys
 import tempfile
 import time
 import tomllib
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -119,9 +120,8 @@ class _Session:
             sys.settrace(None)
             self._reach.seconds[item.nodeid] = time.process_time() - started
         if not session.testsfailed:
-            for function in gc.get_objects():
-                if isinstance(function, FunctionType) and function.__code__.co_filename in self._files:
-                    self._functions.setdefault(function.__code__.co_filename, []).append(function)
+            for function in functions_of(self._files):
+                self._functions.setdefault(function.__code__.co_filename, []).append(function)
             self._then(self)
         return True
 
@@ -174,6 +174,15 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from _functions(constant)
+
+
+def functions_of(files: Container[str]) -> list[FunctionType]:
+    """Return the functions whose code is in some files, those too that the tests took out of the collector's sight."""
+    gc.unfreeze()
+    functions = (item for item in gc.get_objects() if isinstance(item, FunctionType))
+    chosen = [function for function in functions if function.__code__.co_filename in files]
+    gc.freeze()
+    return chosen
 
 
 def exchange_code(module: CodeType, functions: Iterable[FunctionType]) -> int:
@@ -339,8 +348,12 @@ def _tried(
         reader, writer = os.pipe()
         if not (child := os.fork()):
             os.close(reader)
-            for index in range(worker, len(chosen), len(importers)):
-                os.write(writer, json.dumps([index, trial.outcome(chosen[index], importer)]).encode() + b"\n")
+            try:
+                for index in range(worker, len(chosen), len(importers)):
+                    os.write(writer, json.dumps([index, trial.outcome(chosen[index], importer)]).encode() + b"\n")
+            except BaseException:
+                traceback.print_exc(file=sys.__stderr__)
+                os._exit(1)
             os._exit(0)
         os.close(writer)
         pipes[reader] = (child, os.fdopen(reader))
@@ -351,7 +364,8 @@ def _tried(
                 index, outcome = json.loads(line)
                 yield chosen[index], outcome
             else:
-                os.waitpid(child, 0)
+                if os.waitpid(child, 0)[1]:
+                    raise RuntimeError("a process that tried mutants failed; the others count for nothing.")
                 del pipes[reader]
 
 

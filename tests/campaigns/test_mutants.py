@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from campaigns.mutants import NOT_CHANGED, draw_nothing, exchange_code, in_child
+from campaigns.mutants import NOT_CHANGED, _tried, draw_nothing, exchange_code, functions_of, in_child
 from campaigns.mutations import Mutation, mutations
 
 from dubio.reporting.charts import save
@@ -90,6 +91,23 @@ def test_changed_code_reaches_functions_that_exist_already(source: Path, change,
     assert exchange_code(module, functions) == 3
     assert call(toy) == expected
     assert held == (toy.clamp, toy.Box, toy.cached)
+
+
+def test_functions_that_the_collector_no_longer_sees_are_exchanged_too(source: Path) -> None:
+    toy = load(source)
+    gc.freeze()
+    assert {function.__name__ for function in functions_of({str(source)})} == {"clamp", "scale", "cached"}
+    assert toy.clamp(7) == 5
+
+
+def test_a_process_that_fails_is_no_result(source: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class Failing:
+        def outcome(self, mutation: Mutation, importer: object) -> str:
+            raise RuntimeError("nothing was changed")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        list(_tried(mutations(source)[1], Failing(), [object()]))  # type: ignore[arg-type, list-item]
+    assert "nothing was changed" in capfd.readouterr().err
 
 
 def test_a_tree_is_as_before_once_a_mutation_has_been_applied(source: Path) -> None:

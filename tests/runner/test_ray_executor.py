@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -168,14 +169,24 @@ def test_ray_s_own_options_are_not_named(monkeypatch: pytest.MonkeyPatch, capsys
     assert capsys.readouterr().out == "Could not find any running Ray instance\n"
 
 
+def _greet_all(listener: socket.socket) -> None:
+    connections = []
+    with contextlib.suppress(OSError):  # the listener is closed at the end of the test
+        while True:
+            connections.append(listener.accept()[0])
+            connections[-1].sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["closed", "silent", "garbage"])
+@pytest.mark.parametrize("kind", ["closed", "silent", "another server", "garbage"])
 def test_an_address_without_a_cluster_is_refused_soon(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra ray")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        if kind == "silent":  # connects, and never says a word
+        if kind in ("silent", "another server"):  # connects, and never says a word
             listener.listen()
+        if kind == "another server":  # or begins as HTTP/2 does: only Ray itself can then say that it is no cluster
+            threading.Thread(target=_greet_all, args=(listener,), daemon=True).start()
         address = "banana" if kind == "garbage" else f"127.0.0.1:{listener.getsockname()[1]}"
         started = time.monotonic()
         result = dubio(tmp_path, "run", *JUST_ONE, "--executor", "ray", RAY_ADDRESS=address)

@@ -22,7 +22,7 @@ from dubio.runner.ray_node import guest_class, node_facts
 from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, SMALLEST, resource_text
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-ANSWER_SECONDS = 11.0
+ANSWER_SECONDS = 9.0
 """Time for a cluster to answer, from the moment when Ray is imported: a busy machine is no sign of a wrong address."""
 
 CONNECT_SECONDS = 8.0
