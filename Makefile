@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots results clean
+.PHONY: demo test environment lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots results clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -40,7 +40,11 @@ $(DOCS): $(BASE) pyproject.toml constraints.txt
 demo: $(TRAIN)
 	$(BIN)/dubio run quick
 
-test: lint typecheck imports unit
+# Types are checked beside the tests: from nothing it takes a minute of one core.
+test: lint imports
+	@$(MAKE) --no-print-directory --jobs 2 typecheck unit
+
+environment: $(DEV) $(DOCS)
 
 lint: $(DEV)
 	$(BIN)/ruff check .

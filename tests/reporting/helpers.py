@@ -180,6 +180,14 @@ def part_of_run(
     return made
 
 
+def without_shift(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The run without its shifted test sets, most of what there is to score."""
+    made = copy.deepcopy(manifest)
+    for task in made["tasks"]:
+        task["splits"] = [split for split in task["splits"] if split["kind"] != "shift"]
+    return made
+
+
 # -- pages
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}

@@ -22,13 +22,14 @@ METHODS = [
     ("mc-dropout-ensemble", "MC dropout ensemble", 2, 5, "mc-dropout", 1.3),
     ("mc-concrete-dropout-ensemble", "MC concrete dropout ensemble", 2, 5, "mc-concrete-dropout", 1.25),
 ]
+SEVERITIES = (1, 2, 3)
 TASKS = [
     (
         "digits",
         "image",
         ["0", "1", "2", "3"],
         [("test", "id", 300), ("novel", "ood", 150)]
-        + [(f"{base}-{k}", "shift", 200) for base in ("blur", "noise") for k in range(1, 6)],
+        + [(f"{base}-{k}", "shift", 200) for base in ("blur", "noise") for k in SEVERITIES],
     ),
     ("screening", "table", ["healthy", "ill"], [("test", "id", 200)]),
     ("reviews", "text", ["bad", "good"], [("test", "id", 250), ("elsewhere", "shift", 220)]),

@@ -15,7 +15,7 @@ from dubio.reporting.detectors import DetectionVariances, detection_on
 from dubio.reporting.measures import DETECTED_BY
 from dubio.reporting.section import Card, Cards
 from dubio.statistics.limits import intervals
-from tests.reporting.helpers import blocks, figures, texts
+from tests.reporting.helpers import blocks, figures, part_of_run, texts, without_shift
 from tests.reporting.stored_runs import FakeStore, make_world
 
 KEY = ("task", "novel", "method")
@@ -220,8 +220,8 @@ def test_without_a_ranked_method_nothing_is_said_of_trainings() -> None:
             rows = store.predictions[run["id"], "test"]
             shuffled = replace(rows, logits=rows.logits[:, rng.permutation(len(rows))])
             store.predictions[run["id"], "test"] = shuffled
-    report = build_report(store, manifest)
-    task = next(task for task in report.run.tasks if task.name == "digits")
+    report = build_report(store, without_shift(part_of_run(manifest, "digits")))
+    (task,) = report.run.tasks
     assert detection_on(report.run, task, ("novel",)).sentences(report.run) == [
         "Detection is not judged, because no method is ranked on this task: do not rely on it."
     ]

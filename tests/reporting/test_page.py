@@ -22,7 +22,7 @@ from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import SCHEMA, read_page_data, render, unpacked_text
 from dubio.reporting.sections.model_card import card_rows
-from tests.reporting.helpers import EVIL, Outline, with_manifest
+from tests.reporting.helpers import EVIL, Outline, part_of_run, with_manifest
 from tests.reporting.stored_runs import World, make_world
 
 
@@ -272,6 +272,7 @@ def _only(report: Report, task: str) -> Report:
 def test_a_page_of_own_data_names_what_ran_and_compares_with_no_paper(world: World) -> None:
     """It had the description of another benchmark, conclusions of a paper, and tasks of which nothing was made."""
     store, manifest = world
+    manifest = part_of_run(manifest, "digits", "screening", "reviews", methods=("deterministic", "deep-ensemble"))
     shared, lost = manifest["tasks"][2], manifest["tasks"][0]["name"]
     assert shared["inputs"] == "text"
     own = {**shared, "arguments": {"data": "my.csv", "text": "body"}}

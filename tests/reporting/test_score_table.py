@@ -22,6 +22,7 @@ from dubio.reporting.score_table import (
 )
 from dubio.statistics.trainings import own_terms, pair_terms
 from dubio.statistics.verdicts import Rows
+from tests.reporting.helpers import part_of_run
 from tests.reporting.stored_runs import make_world
 
 
@@ -95,7 +96,7 @@ def test_a_mean_over_severities_counts_the_variance_over_examples(report: Report
 
 def test_an_ensemble_that_ran_once_is_judged_by_leaving_out_its_fits() -> None:
     store, manifest = make_world((0,))
-    report = build_report(store, manifest)
+    report = build_report(store, part_of_run(manifest, "screening"))
     task, scores = report.run.tasks[0], report.run.scores
     trainings = scores.trainings(task, ["test"], "calibrated_nll")
     (run,) = report.run.manifest.runs_of(task.key, "deep-ensemble")

@@ -102,8 +102,9 @@ def growth_curve(
     owner = rows.member if unit == "member" else np.arange(rows.samples, dtype=np.int64)
     names = np.unique(owner)
     halves = random_halves(rows, repeats=repeats, seed=seed)
-    permutations = random_orders(len(names), orders=orders, seed=seed)
-    values = np.array([_grow(rows, owner, names[order], halves) for order in permutations])  # [orders, L, scores]
+    permutations = [tuple(order) for order in random_orders(len(names), orders=orders, seed=seed)]
+    grown = {order: _grow(rows, owner, names[list(order)], halves) for order in set(permutations)}
+    values = np.array([grown[order] for order in permutations])  # [orders, L, scores]
     with np.errstate(invalid="ignore"):  # an infinite score has no deviation
         mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
     means, stds = (dict(zip(SCORES, columns.T, strict=True)) for columns in (mean, std))

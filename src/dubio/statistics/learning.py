@@ -192,11 +192,15 @@ def _exchanged_scores(
     unit, code, centred = unit[order], code.reshape(-1)[order], centred[order]
     sizes = np.bincount(unit)
     starts = np.cumsum(sizes) - sizes
-    rows = np.arange(len(code))
-    offset = rows - starts[unit]
+    flat, first = centred.ravel(), np.arange(len(code)) * centred.shape[1]
+    offset = np.arange(len(code)) - starts[unit]
     rng = np.random.default_rng(np.random.SeedSequence([seed, len(code)]))
-    scores = [centred[rows, code].sum()]
+    scores = [flat.take(first + code).sum()]
     for _ in range(exchanges):
-        source = rng.permutation(len(sizes))[unit]
-        scores.append(centred[rows, code[starts[source] + offset % sizes[source]]].sum())
+        if group is None:  # every example is a unit
+            exchanged = rng.permutation(code)
+        else:
+            source = rng.permutation(len(sizes))[unit]
+            exchanged = code[starts[source] + offset % sizes[source]]
+        scores.append(flat.take(first + exchanged).sum())
     return np.array(scores)

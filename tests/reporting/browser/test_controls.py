@@ -60,11 +60,11 @@ def test_a_test_set_hides_the_blocks_of_others(tab: Any, calibrated_report: Repo
     chosen(tab, "split", "novel")
     assert tab.locator(f"{hidden}:not([hidden])").count() == 0
     assert tab.locator(f"{CHAPTER} [data-split='novel'][hidden]").count() == 0
-    chosen(tab, "split", "blur-5")
+    chosen(tab, "split", "blur-3")
     assert tab.locator(f"{hidden}:not([hidden])").count() > 0  # the block of all severities
     assert tab.locator(f"{CHAPTER} [data-split='novel']:not([hidden])").count() == 0
     chosen(tab, "metric", "accuracy")
-    assert_scores(tab, means(calibrated_report, "digits", "blur-5", "accuracy"))
+    assert_scores(tab, means(calibrated_report, "digits", "blur-3", "accuracy"))
     chosen(tab, "split", "")
     assert_scores(tab, means(calibrated_report, "digits", "test", "accuracy"))
 
@@ -156,16 +156,16 @@ def test_a_column_is_sorted_in_both_directions_by_its_numbers(tab: Any, calibrat
 
 
 def test_the_state_is_in_the_address_and_comes_back(open_page: Opener, page_file: Path, tab: Any) -> None:
-    chosen(tab, "split", "blur-5")
+    chosen(tab, "split", "blur-3")
     chosen(tab, "metric", "accuracy")
     toggle_method(tab, "Deterministic")
     matrix(tab).locator("tbody th", has_text="Deep ensemble").click()
     fragment = tab.evaluate("location.hash")
-    assert fragment == "#split=blur-5&metric=accuracy&method=Deep+ensemble&hide=Deterministic"
+    assert fragment == "#split=blur-3&metric=accuracy&method=Deep+ensemble&hide=Deterministic"
     tab.reload()
     tab.wait_for_selector("html[data-ready]")
     assert [tab.locator(f"#choose-{name}").input_value() for name in ("split", "metric", "method")] == [
-        "blur-5", "accuracy", "Deep ensemble",
+        "blur-3", "accuracy", "Deep ensemble",
     ]  # fmt: skip
     assert shown_rows(matrix(tab)) == ["MC dropout", "Deep ensemble"]
     other = open_page(page_file, "#task=screening")

@@ -9,7 +9,7 @@ from dubio.reporting import build_report
 from dubio.reporting.build import Report
 from dubio.reporting.section import Figure
 from dubio.reporting.sections.cost import cost_table, round_numbers
-from tests.reporting.helpers import blocks, of_kind, sort_values
+from tests.reporting.helpers import blocks, of_kind, part_of_run, sort_values
 from tests.reporting.sections.helpers import rows_of
 from tests.reporting.stored_runs import METHODS, World, make_world, task_of
 
@@ -19,8 +19,8 @@ def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:
     for place, record in enumerate(store.records.values()):
         if "parameters" in record:
             record |= {"seconds_per_epoch": 0.5 + place, "best_epoch": 3 + place, "environment": {"device": "cpu"}}
-    run = build_report(store, manifest).run
-    table = cost_table(run, run.tasks[1])
+    run = build_report(store, part_of_run(manifest, "screening")).run
+    table = cost_table(run, run.tasks[0])
     fits = next(run["fits"] for run in manifest["runs"] if run["task"] == "screening" and len(run["fits"]) == 2)
     epochs = [store.records[fit]["seconds_per_epoch"] for fit in fits]
     assert float(sort_values(table, "Epoch")["Deep ensemble"]) == pytest.approx(np.mean(epochs))

@@ -25,7 +25,7 @@ from dubio.reporting.sections.ensembles import (
 )
 from dubio.reporting.style import Style
 from dubio.statistics.ensemble_equivalent import Equivalent, EquivalentRange, equivalent, growth_curve
-from tests.reporting.helpers import blocks, of_kind
+from tests.reporting.helpers import blocks, of_kind, part_of_run
 from tests.reporting.sections.helpers import rows_of
 from tests.reporting.stored_runs import FakeStore, make_world, task_of
 
@@ -79,7 +79,7 @@ def test_the_full_ensemble_of_the_figure_is_that_of_the_table(text_report: Repor
     run = text_report.run
     (section,) = (placed.section for placed in text_report.sections if isinstance(placed.section, Ensembles))
     panels = section.panels(run, task_of(run, "digits"))
-    assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-5", "AUROC, noise-5"}
+    assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-3", "AUROC, noise-3"}
     places = {ACCURACY: ("test", "accuracy"), NLL: ("test", "calibrated_nll"), "AUROC, novel": ("novel", "ood_auroc")}
     for title, (split, metric) in places.items():
         assert [series.style.ensemble for series in panels[title]] == [True] * 3
@@ -119,7 +119,8 @@ def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(worl
 
 def test_without_a_deep_ensemble_there_is_no_equivalent() -> None:
     store, manifest = make_world((0,))
-    manifest = {**manifest, "runs": [run for run in manifest["runs"] if run["method"] != "deep-ensemble"]}
+    manifest = part_of_run(manifest, "screening")
+    manifest["runs"] = [run for run in manifest["runs"] if run["method"] != "deep-ensemble"]
     report = build_report(store, manifest)
     assert report.run.growth == {}
     names = [f.name for task in report.tasks for f in of_kind(blocks(report, "ensemble-size", task), Figure)]

@@ -219,6 +219,6 @@ def test_tasks_show_their_own_examples_and_only_of_the_worst_severity() -> None:
         (widget,) = of_kind(blocks(report, "examples", task), Widget)
         texts[task.key] = [item["text"] for item in widget.data["items"]]
     assert texts == {
-        "digits": ["digits test", "digits novel", "digits blur-5", "digits noise-5"],
+        "digits": ["digits test", "digits novel", "digits blur-3", "digits noise-3"],
         "reviews": ["reviews test", "reviews elsewhere"],
     }

@@ -31,6 +31,7 @@ from dubio.reporting.sections.policies import (
     shift_sentence,
 )
 from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
+from tests.reporting.helpers import without_shift
 from tests.reporting.sections.helpers import screening_world
 from tests.reporting.stored_runs import FakeStore, make_world
 
@@ -115,7 +116,7 @@ def test_shift_is_tested_on_the_highest_severity_of_each_corruption(calibrated: 
     policies = policies_of(report).risk["digits"]
     method, risk = next((name, policy) for name, policy in policies.items() if policy.policy is not None)
     run = first_run(manifest, "digits", method)
-    assert [observation.split for observation in risk.shifted] == ["novel", "blur-5", "noise-5"]
+    assert [observation.split for observation in risk.shifted] == ["novel", "blur-3", "noise-3"]
     calibration = predictive_entropy(store.predictions[run, "cal"])
     for observation in risk.shifted:
         reference = ks_2samp(predictive_entropy(store.predictions[run, observation.split]), calibration)
@@ -142,7 +143,8 @@ def test_a_method_without_a_policy_shows_its_best_guarantee(small_report: Report
 
 
 def test_a_task_without_a_calibration_split_says_so(world: World) -> None:
-    report = build_report(*world)
+    store, manifest = world
+    report = build_report(store, without_shift(manifest))
     section = policies_of(report)
     for task in report.run.tasks:
         assert not section.risk[task.key]
@@ -173,7 +175,7 @@ def test_targets_and_operating_points_are_shown(report: Report) -> None:
         accuracy = report.run.scores.cells["digits", "test", policy.run.method, "accuracy"].values[0]
         assert curves[title, 1.0] == pytest.approx(1 - accuracy, abs=1e-5)
     assert not [text for text in names_and_expressions(figure.chart()) if "MC dropout" in text]
-    assert {block.split for block in shown if isinstance(block, Table)} == {"", "blur-5", "noise-5"}
+    assert {block.split for block in shown if isinstance(block, Table)} == {"", "blur-3", "noise-3"}
 
 
 def test_the_threshold_of_a_capacity_is_the_order_statistic_of_one_example_per_patient(
@@ -223,7 +225,7 @@ def test_a_capacity_is_fitted_where_no_error_can_be_guaranteed(small_report: Rep
 
 def test_splits_without_labels_have_no_capacity_result(small_report: Report) -> None:
     capacity = policies_of(small_report).capacity["digits"]["deterministic"]
-    assert list(capacity.results) == ["test", "blur-5", "noise-5"]
+    assert list(capacity.results) == ["test", "blur-3", "noise-3"]
 
 
 def test_the_needed_calibration_size_is_estimated_from_the_test_set(small_report: Report) -> None:

@@ -23,7 +23,7 @@ from dubio.reporting.sections.shift import (
 )
 from tests.reporting.helpers import blocks, of_kind, run_ids, sort_values
 from tests.reporting.sections.helpers import rows_of
-from tests.reporting.stored_runs import METHODS, FakeStore, make_world, stored
+from tests.reporting.stored_runs import METHODS, SEVERITIES, FakeStore, make_world, stored
 
 World = tuple[FakeStore, dict[str, Any]]
 
@@ -129,11 +129,11 @@ def test_severity_curves_are_means_over_runs_from_the_in_domain_test_set_on(worl
     spec = figure.chart().to_dict()
     assert [row["spec"]["layer"][1]["encoding"]["y"]["title"] for row in spec["vconcat"]] == ["accuracy", "NLL"]
     rows = [row for row in rows_of(figure) if (row["panel"], row["method"]) == ("blur", "MC dropout")]
-    splits = ["test", *(f"blur-{level}" for level in range(1, 6))]
+    splits = ["test", *(f"blur-{level}" for level in SEVERITIES)]
     for level, split in enumerate(splits):
         runs = stored(world, "digits", "mc-dropout", split)
         right = [np.mean(p.probs.argmax(1) == p.labels) for p in runs]
-        accuracy = next(row for row in rows[:6] if row["x"] == level)
+        accuracy = next(row for row in rows[: len(splits)] if row["x"] == level)
         assert accuracy["y"] == pytest.approx(np.mean(right), rel=1e-5)
         assert accuracy["high"] - accuracy["y"] == pytest.approx(np.std(right, ddof=1), abs=1e-5)
 

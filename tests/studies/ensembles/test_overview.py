@@ -10,6 +10,7 @@ from dubio.reporting.build import Placed
 from dubio.studies.ensembles.curve_figures import study_styles
 from dubio.studies.ensembles.overview import EnsemblingStudy, study_document, summary_table, task_figures
 from dubio.studies.ensembles.study import Study
+from tests.reporting.helpers import part_of_run
 from tests.reporting.stored_runs import make_world
 
 FIGURES = [
@@ -18,7 +19,8 @@ FIGURES = [
 
 
 def test_a_run_without_a_study_has_no_section() -> None:
-    report = build_report(*make_world())
+    store, manifest = make_world((0,))
+    report = build_report(store, part_of_run(manifest, "screening"))
     section = EnsemblingStudy()
     assert list(section.blocks(report.run, None)) == []
     assert section.files(report.run) == {}

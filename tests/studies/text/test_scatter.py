@@ -45,7 +45,7 @@ def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels
     panels = {panel.title: panel for panel in transfer_of(text_run, task_of(text_run, "digits"))}
     assert set(panels) == {"digits → blur, worst severity", "digits → noise, worst severity"}
     point = next(p for p in panels["digits → blur, worst severity"].points if p.style.title == "Deterministic")
-    home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-5"))
+    home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-3"))
     areas = [
         sk.roc_auc_score(np.repeat([0, 1], [len(a), len(b)]), -np.concatenate([a.probs.max(1), b.probs.max(1)]))
         for a, b in zip(home, away, strict=True)
