@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dubio.referral import operating_points as operating_points
     from dubio.referral import shift_test as shift_test
     from dubio.reporting.method_ranks import rank_methods as rank_methods
+    from dubio.reporting.reported import WrittenReport as WrittenReport
     from dubio.reporting.sheet import PolicySheet as PolicySheet
     from dubio.reporting.sheet import policy_sheet as policy_sheet
     from dubio.reporting.stored_run import Run as Run

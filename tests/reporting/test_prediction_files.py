@@ -496,8 +496,11 @@ def test_dubio_report_takes_predictions_mappings_files_and_results(tmp_path: Pat
         written = dubio.report(source, out=tmp_path / "out", title="data")
         assert written.page.read_text() == f"data: {names}"
     compared = dubio.compare(systems(40), replicates=0)
-    assert compared.report(tmp_path / "out").read_text() == "predictions: a, b"
-    assert dubio.evaluate(path, replicates=0).report(tmp_path / "out", title="t").read_text() == "t: predictions"
+    written = compared.report(tmp_path / "out")
+    assert isinstance(written, dubio.WrittenReport)
+    assert (str(written), written.page.read_text()) == (str(tmp_path / "out" / "report.html"), "predictions: a, b")
+    evaluated = dubio.evaluate(path, replicates=0).report(tmp_path / "out", title="t")
+    assert evaluated.page.read_text() == "t: predictions"
     with pytest.raises(UserError, match="cal: for predictions, not for benchmark runs"):
         dubio.report("quick", cal=system(30, 1.0))
 

@@ -29,6 +29,7 @@ from dubio.statistics.verdicts import PairTest, Question
 if TYPE_CHECKING:
     import pandas
 
+    from dubio import WrittenReport
     from dubio.evaluation.gates import RequirementResults
 
 FEW = 3
@@ -72,8 +73,8 @@ class Result:
 
     def report(
         self, out: str | Path = "dubio-report", *, title: str = "", figures: str | Path | None = None, **further: Any
-    ) -> Path:
-        """Write ``report.html`` and ``results.csv`` of the predictions that were scored, and return the page's path.
+    ) -> WrittenReport:
+        """Write ``report.html`` and ``results.csv`` of the predictions that were scored.
 
         Args:
             out: The folder to write to; it is created if necessary.
@@ -86,7 +87,7 @@ class Result:
         """
         from dubio import report
 
-        return report(self, out=out, title=title, figures=figures, **further).page  # type: ignore[arg-type]
+        return report(self, out=out, title=title, figures=figures, **further)  # type: ignore[arg-type]
 
     def _repr_html_(self) -> str:
         return as_html(repr(self))

@@ -67,7 +67,7 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
             return path
     if copies:
         names = ", ".join(str(path) for path in copies)
-        smaller = f"the photographs on this machine are smaller, and none is enlarged: {names}"
+        smaller = f"the photographs on this machine ({names}) are smaller, and none is enlarged"
         raise DataMissing(f"size {size}: {smaller}. Choose a smaller size, or name the original photographs with data.")
     if folder is not None and TABLE.find(folder) is not None:
         return folder

@@ -57,9 +57,9 @@ def test_photographs_smaller_than_the_size_are_named_and_not_enlarged(tmp_path):
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("image,grade\n", encoding="utf-8")
     assert find_data(None, str(tmp_path), 64).name == "deepdrid_64.npz"
-    with pytest.raises(DataMissing, match=r"size 128: .* none is enlarged: .*deepdrid_64\.npz\. Choose a smaller"):
+    with pytest.raises(DataMissing, match=r"size 128: .*deepdrid_64\.npz\) are smaller, and none is enlarged\. Choose"):
         find_data(None, str(tmp_path), 128)
-    with pytest.raises(UserError, match=r"size 128 is larger .* 64×64 pixels.* allow: 64\. Name the original"):
+    with pytest.raises(UserError, match=r"size 128 is larger .* 64×64 pixels.*\. They allow these sizes: 64\."):
         read_photographs(tmp_path / "deepdrid_64.npz", 128)
 
 

@@ -187,8 +187,8 @@ def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArr
         sides = f"{x.shape[1]}×{x.shape[2]} pixels"
         fitting = ", ".join(str(side) for side in SIZES if side <= min(x.shape[1:3])) or "none"
         raise UserError(
-            f"size {size} is larger than the images of {path.name}, {sides}, and none is enlarged: sizes that they "
-            f"allow: {fitting}. Name the original photographs with data for others."
+            f"size {size} is larger than the images of {path.name}, {sides}, and none is enlarged. They allow these "
+            f"sizes: {fitting}. For others, name the original photographs with data."
         )
     check_unpacked(path, 3 * x.size)
     colour = np.repeat(x.reshape(*x.shape[:3], 1), 3, axis=3) if x.ndim == 3 or x.shape[3] == 1 else x
