@@ -215,10 +215,49 @@ def test_tables_and_decisions_are_written_in_memory_that_hardly_grows_with_rows(
     assert max(peaks) < 12e6
 
 
-def random_predictions(rows):
+@pytest.mark.parametrize("name", ["p.npz", "p.safetensors"])
+def test_a_row_more_takes_few_bytes_more_from_its_file_to_its_decision(model, tmp_path, monkeypatch, name):
+    """The rows themselves are 16 bytes each here; with ids in a set and in joined arrays they took 328."""
+    policy = fit_capacity_policy(model.predictions(np.zeros((40, 4))).with_checked(kind="cal"), capacity=0.3)
+    stand_in = random_predictions(row_files.CHUNK, 3, model.classes)
+    monkeypatch.setattr(Model, "of_examples", lambda _, rows, notes=(): stand_in.take(np.arange(len(rows))))
+
+    def peak(rows):
+        np.savez(tmp_path / "new.npz", x=np.zeros((rows, 4), np.float32))
+        tracemalloc.start()
+        predictions, _ = job(model, tmp_path / "new.npz", tmp_path / name).run()
+        model.decided(predictions, policy)
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    peak(100)
+    assert peak(33 * row_files.CHUNK) - peak(row_files.CHUNK) < 150 * 32 * row_files.CHUNK
+
+
+@pytest.mark.parametrize("rows", [(0, 5000), (4998, 4999), (2047, 2048)])
+def test_an_id_that_occurs_twice_is_refused_wherever_its_rows_are(rows):
+    names = np.array([f"r{index}" for index in range(5001)])
+    names[rows[1]] = names[rows[0]]
+    ids = row_files.UniqueIds()
+
+    def add(first):
+        own = names[first : first + 256]
+        ids.add(row_files.Chunk(None, [f"row {first + index}" for index in range(len(own))], own))
+
+    starts = [*range(0, 5001, 256)]
+    second = rows[1] // 256
+    for start in starts[:second]:
+        add(start)
+    with pytest.raises(UserError, match=rf"row {rows[1]}: the id 'r{rows[0]}' is that of an earlier row too"):
+        add(starts[second])
+
+
+def random_predictions(rows, classes=20, names=None):
     rng = np.random.default_rng(rows)
-    logits = rng.normal(size=(1, rows, 20)).astype(np.float32)
-    return Predictions(logits, rng.integers(0, 20, rows), ids=np.arange(rows).astype(np.str_))
+    logits = rng.normal(size=(1, rows, classes)).astype(np.float32)
+    labels = rng.integers(0, classes, rows)
+    return Predictions(logits, labels, ids=np.arange(rows).astype(np.str_), classes=names)
 
 
 def encoded(applied):
@@ -293,13 +332,14 @@ def test_a_damaged_chunk_that_cannot_be_removed_is_a_sentence(model, rows, tmp_p
         work.run()
 
 
-@pytest.mark.parametrize("all_samples", [False, True])
-def test_a_policy_of_a_parquet_file_is_bound_to_the_model_that_wrote_it(model, rows, tmp_path, all_samples):
-    pytest.importorskip("pyarrow")
-    work = job(model, rows[0], tmp_path / "p.parquet", all_samples=all_samples)
+@pytest.mark.parametrize(("name", "values"), [("p.parquet", "probs"), ("p.parquet", "logits"), ("p.npz", None)])
+def test_a_policy_of_a_written_file_is_bound_to_the_model_that_wrote_it(model, rows, tmp_path, name, values):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    work = job(model, rows[0], tmp_path / name, all_samples=values == "logits")
     work.run()
     work.finish()
-    written = read_predictions(tmp_path / "p.parquet", values="logits" if all_samples else "probs")
+    written = read_predictions(tmp_path / name, values=values)
     assert written.system == model.identity
     policy = fit_capacity_policy(written, capacity=0.3)
     assert policy.system == model.identity

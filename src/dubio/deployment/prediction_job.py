@@ -1,8 +1,8 @@
 """Predict a file of rows: chunk by chunk, in bounded memory, resumable, into one file.
 
 Finished chunks are files in ``OUTPUT.parts``, beside a plan that says of which model and which rows they are. The same
-command continues there; the last step joins them, and removes the folder. Arrays of all rows are joined in a mapped
-file and tables are written block by block: in memory are, of all rows, their names, labels and groups alone.
+command continues there; the last step joins them, and removes the folder. Columns of all rows are joined in mapped
+files and written block by block: in memory are, of all rows, 16 bytes of a hash of their ids, which must be unique.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dubio.core.csv_files import CsvTable, Repeated
 from dubio.core.errors import BadFile, MissingExtra, StoreError, UserError
 from dubio.core.files import make_directories, open_atomic, write_file, writing
-from dubio.core.predictions import Predictions, checked_logits, join
+from dubio.core.passes import row_blocks
+from dubio.core.predictions import Predictions, join_names
 from dubio.deployment.inputs import empty_texts, row_notes
 from dubio.deployment.model import Model
-from dubio.deployment.row_files import Chunk, RowFile, check_ids
+from dubio.deployment.row_files import Chunk, RowFile, UniqueIds
 from dubio.formats.arrays import SCORE
 from dubio.formats.prediction_tables import RESERVED
 from dubio.formats.predictions import SYSTEM_KEY, read_verified, write_predictions
@@ -33,6 +35,7 @@ from dubio.store.records import json_bytes
 TABLES = (".csv", ".parquet")
 SUFFIXES = (".safetensors", ".npz", *TABLES)
 PLAN = "plan.json"
+_BY_SAMPLE = ("logits", "data_variance", "model_variance")
 
 Progress = Callable[[int], None]
 
@@ -80,12 +83,12 @@ class PredictionJob:
         counter = None if self.model.training is None else self.model.training.counter()
         files: list[Path] = []
         unused: dict[str, None] = {}
-        ids: set[str] = set()
+        ids = UniqueIds()
         rows, empty = 0, 0
 
         def use(chunk: Chunk) -> None:
             nonlocal rows, empty
-            check_ids(chunk, ids)
+            ids.add(chunk)
             path = self.parts / f"{len(files):06d}.safetensors"
             examples, _ = self.model.form.examples(chunk.rows, chunk.references)
             if counter is not None:
@@ -108,7 +111,7 @@ class PredictionJob:
             self.finish()
             raise
         predictions = self._joined(files).with_checked(notes=row_notes([*unused], empty))
-        self._write(predictions, files)
+        self._write(predictions)
         return predictions, () if counter is None else counter.warnings()
 
     def finish(self) -> None:
@@ -128,32 +131,60 @@ class PredictionJob:
             write_file(self.parts / PLAN, content)
             return {path.name for path in self.parts.glob("*.safetensors") if _is_whole(path)}
 
-    def _joined(self, files: Sequence[Path], *, pooled: bool = False) -> Predictions:
-        """Return the predictions of all chunks, or one pooled sample of them; large arrays are one mapped file each."""
-        chunks = [read_verified(path) for path in files]
-        first = pooled_predictions(chunks[0]) if pooled else chunks[0]
-        names = [name for name in ("logits", "data_variance", "model_variance") if getattr(first, name) is not None]
+    def _joined(self, files: Sequence[Path]) -> Predictions:
+        """Return the predictions of all chunks: every column is a mapped file, and one chunk at a time is read."""
+        first, sizes = read_verified(files[0]), list[int]()
+        kinds: dict[str, list[np.dtype[Any]]] = {}
+        for chunk in map(read_verified, files):
+            sizes.append(len(chunk))
+            for name, column in _columns(chunk).items():
+                kinds.setdefault(name, []).append(column.dtype)
         arrays: dict[str, Any] = {}
-        for name in names:
-            values = getattr(first, name)
-            shape = (values.shape[0], sum(map(len, chunks)), *values.shape[2:])
-            arrays[name] = _mapped(self.parts / f"{name}{'.pooled' if pooled else ''}.array", shape)
-        start = 0
-        for chunk in chunks:
-            own = pooled_predictions(chunk) if pooled else chunk
+        for name, dtypes in kinds.items():
+            if len(dtypes) == len(files):
+                shape = list(_columns(first)[name].shape)
+                shape[name in _BY_SAMPLE] = sum(sizes)
+                arrays[name] = self._mapped(name, tuple(shape), max(dtypes, key=lambda dtype: dtype.itemsize))
+        stop = 0
+        for chunk in map(read_verified, files):
+            start, stop = stop, stop + len(chunk)
             for name, array in arrays.items():
-                array[:, start : start + len(chunk)] = getattr(own, name)
-            start += len(chunk)
-        plain = join([chunk.with_checked(data_variance=None, model_variance=None) for chunk in chunks])
-        member, temperature = first.member, first.temperature
-        logits = checked_logits(arrays.pop("logits"))
-        return plain.with_checked(logits=logits, member=member, temperature=temperature, **arrays)
+                rows = array[:, start:stop] if name in _BY_SAMPLE else array[start:stop]
+                rows[...] = _columns(chunk)[name]
+        if "group" in kinds.keys() - arrays.keys():  # of JSON Lines: some of its objects have none
+            arrays["group"] = join_names([chunk.group for chunk in map(read_verified, files)], sizes)
+        scores = {name.removeprefix(SCORE): arrays.pop(name) for name in [*arrays] if name.startswith(SCORE)}
+        return first.with_checked(**arrays, scores=scores)
 
-    def _write(self, predictions: Predictions, files: Sequence[Path]) -> None:
+    def _pooled(self, predictions: Predictions) -> Predictions:
+        """Return one sample with the pooled probabilities, in a mapped file."""
+        shape = (1, *predictions.logits.shape[1:])
+        logits = self._mapped("logits.pooled", shape, np.dtype(np.float32))
+        for block in row_blocks(*predictions.logits.shape):
+            rows = predictions.take(np.arange(block.start, block.stop))
+            logits[0, block] = rows.log_probs
+            if predictions.target == "multilabel":
+                logits[0, block] -= rows.log_complements
+        fresh: dict[str, Any] = {"logits": logits, "member": np.zeros(1, dtype=np.int64), "temperature": 1.0}
+        return predictions.with_checked(**fresh, data_variance=None, model_variance=None)
+
+    def _mapped(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array in a mapped file, whose space on the disk is taken first.
+
+        A disk that fills up while a map is written ends the process without a word.
+        """
+        path = self.parts / f"{name}.array"
+        with writing(path, StoreError):
+            with path.open("wb") as handle:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(handle.fileno(), 0, prod(shape) * dtype.itemsize)
+            return np.memmap(path, dtype, "r+", shape=shape)
+
+    def _write(self, predictions: Predictions) -> None:
         suffix = self.output.suffix.lower()
         if suffix not in TABLES:
             with writing(self.output):
-                write_predictions(self.output, predictions if self.all_samples else self._joined(files, pooled=True))
+                write_predictions(self.output, predictions if self.all_samples else self._pooled(predictions))
             return
         if self.all_samples and predictions.temperature != 1:
             raise UserError("--samples: a table cannot state the temperature of samples; name a .safetensors file.")
@@ -161,25 +192,11 @@ class PredictionJob:
             (_write_csv if suffix == ".csv" else _write_parquet)(sink, predictions, self.all_samples)
 
 
-def _mapped(path: Path, shape: tuple[int, ...]) -> Any:
-    """Return a new array in a mapped file, whose space on the disk is taken first.
-
-    A disk that fills up while a map is written ends the process without a word.
-    """
-    with writing(path, StoreError):
-        with path.open("wb") as handle:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(handle.fileno(), 0, prod(shape) * np.dtype(np.float32).itemsize)
-        return np.memmap(path, np.float32, "r+", shape=shape)
-
-
-def pooled_predictions(predictions: Predictions) -> Predictions:
-    """Return predictions with one sample that has their pooled probabilities."""
-    logits = predictions.log_probs
-    if predictions.target == "multilabel":
-        logits = logits - predictions.log_complements
-    fresh = {"logits": logits[None].astype(np.float32), "member": np.zeros(1, dtype=np.int64), "temperature": 1.0}
-    return predictions.with_checked(**fresh, data_variance=None, model_variance=None)
+def _columns(chunk: Predictions) -> dict[str, NDArray[Any]]:
+    """Return what a chunk has for each of its rows, by name."""
+    names = (*_BY_SAMPLE, "labels", "ood", "ids", "group")
+    columns = {name: getattr(chunk, name) for name in names} | {SCORE + name: c for name, c in chunk.scores.items()}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) -> Iterator[dict[str, Any]]:

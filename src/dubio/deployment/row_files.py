@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, UserError, nearest
 from dubio.core.specs import hash_file, identity
@@ -205,16 +207,37 @@ class RowFile:
             use(Chunk(x[rows], references, ids, None if labels is None else labels[rows]))
 
 
-def check_ids(chunk: Chunk, earlier: set[str]) -> None:
-    """Add the ids of a chunk to those of earlier ones.
+class UniqueIds:
+    """The ids of earlier rows, of which 16 bytes of a hash each are in memory.
 
-    Raises:
-        UserError: Naming an id that an earlier row has too: a file of predictions with it could not be read.
+    They lie in sorted arrays of which each is more than twice as long as the next: n ids are copied log n times.
     """
-    for name, reference in zip(chunk.ids.tolist(), chunk.references, strict=True):
-        if name in earlier:
-            raise UserError(f"{reference}: the id {name!r} is that of an earlier row too; ids must be unique.")
-        earlier.add(name)
+
+    def __init__(self) -> None:
+        """Begin without an id."""
+        self._runs: list[NDArray[np.bytes_]] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the ids of a chunk.
+
+        Raises:
+            UserError: Naming an id that an earlier row has too: a file of predictions with it could not be read.
+        """
+        names = chunk.ids.tolist()
+        digests = np.array([blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest() for name in names])
+        run, first = np.unique(digests, return_index=True)
+        repeated = np.ones(len(names), dtype=np.bool_)
+        repeated[first] = False
+        for earlier in self._runs:
+            nearest_ids = earlier[np.minimum(np.searchsorted(earlier, digests), len(earlier) - 1)]
+            repeated |= nearest_ids == digests
+        if repeated.any():
+            row = int(repeated.argmax())
+            name = f"the id {names[row]!r} is that of an earlier row too"
+            raise UserError(f"{chunk.references[row]}: {name}; ids must be unique.")
+        while self._runs and len(self._runs[-1]) <= 2 * len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]))
+        self._runs.append(run)
 
 
 def _joined(tables: Sequence[Table]) -> Table:

@@ -13,8 +13,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZipFile
 
 import numpy as np
+from numpy.lib.format import write_array, write_array_header_1_0
 from numpy.typing import NDArray
 
 from dubio.core.column_roles import names_units
@@ -22,6 +24,7 @@ from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.files import open_atomic
 from dubio.core.npz import Shapes, read_npy, read_npz
+from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
 from dubio.formats.arrays import NAMES, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
@@ -35,7 +38,10 @@ from dubio.tables.parquet import parquet_facts
 Tensors = dict[str, NDArray[Any]]
 
 SYSTEM_KEY = "dubio.system"
-"""Under this key the metadata of a Parquet file hold the identity of the deployed model that wrote it."""
+"""The identity of the deployed model that wrote a file: a key in the metadata of Parquet, an array of npz."""
+
+TEXTS_TOGETHER = 1 << 14
+"""Texts that are encoded together."""
 
 SCHEMA = 1
 """Raised by hand when a file written by this dubio can no longer be read by an older one."""
@@ -65,9 +71,7 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
     texts = {"ids": predictions.ids, "group": predictions.group}
     for name, column in (texts | {COLUMN + name: column for name, column in predictions.columns.items()}).items():
         if column is not None:
-            raw = [text.encode("utf-8", "surrogatepass") for text in column.tolist()]
-            tensors[f"{name}.utf8"] = np.frombuffer(b"".join(raw), dtype=np.uint8)
-            tensors[f"{name}.ends"] = np.cumsum([len(piece) for piece in raw], dtype=np.int64)
+            tensors[f"{name}.utf8"], tensors[f"{name}.ends"] = _encoded(column)
     metadata = {"dubio": "predictions", "schema": str(SCHEMA), "target": predictions.target}
     metadata["temperature"] = repr(float(predictions.temperature))
     if predictions.classes is not None:
@@ -81,6 +85,16 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
     write_tensors(Path(path), tensors, metadata)
 
 
+def _encoded(column: StrArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the UTF-8 bytes of texts, and where each ends."""
+    content, sizes = bytearray(), np.empty(len(column), dtype=np.int64)
+    for start in range(0, len(column), TEXTS_TOGETHER):
+        raw = [text.encode("utf-8", "surrogatepass") for text in column[start : start + TEXTS_TOGETHER].tolist()]
+        content += b"".join(raw)
+        sizes[start : start + len(raw)] = [len(piece) for piece in raw]
+    return np.frombuffer(content, dtype=np.uint8), np.cumsum(sizes)
+
+
 def _write_npz(path: Path, predictions: Predictions) -> None:
     """Write the pooled probabilities and the other columns of the rows."""
     columns = {name: getattr(predictions, name) for name in ("ids", "group", "ood")}
@@ -92,8 +106,18 @@ def _write_npz(path: Path, predictions: Predictions) -> None:
         columns["classes"] = np.array(predictions.classes, dtype=np.str_)
     if predictions.empty_decision == "argmax":
         columns["empty_decision"] = np.array("argmax")
-    with open_atomic(path) as handle:
-        np.savez(handle, probs=predictions.probs, **{key: value for key, value in columns.items() if value is not None})
+    if predictions.system is not None:
+        columns[SYSTEM_KEY] = np.array(predictions.system)
+    with open_atomic(path) as handle, ZipFile(handle, "w") as archive:
+        with archive.open("probs.npy", "w", force_zip64=True) as member:  # not all rows at once, as numpy.savez
+            shape = predictions.logits.shape[1:]
+            write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": shape})
+            for block in row_blocks(*predictions.logits.shape):
+                member.write(predictions.take(np.arange(block.start, block.stop)).probs.astype("<f8").tobytes())
+        for name, column in columns.items():
+            if column is not None:
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    write_array(member, np.asanyarray(column), allow_pickle=False)
 
 
 def read_predictions(
@@ -149,13 +173,16 @@ def read_predictions(
         if suffix in ENDINGS:
             table = read_table(path, numeric_columns(values, roles))
             predictions = predictions_from_table(table, **options, in_domain=in_domain)
-            stated = parquet_facts(path).get(SYSTEM_KEY) if suffix == ".parquet" else None
-            return predictions if stated is None else predictions.with_checked(system=stated)
+            facts = parquet_facts(path) if suffix == ".parquet" else {}
+            return predictions.with_checked(system=facts.get(SYSTEM_KEY))
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
         if suffix != ".safetensors":
             arrays = {"array": read_npy(path)} if suffix == ".npy" else _read_arrays(path, roles)
-            return predictions_from_arrays(arrays, **options)
+            stated = arrays.pop(SYSTEM_KEY, np.array(""))
+            if stated.dtype.kind != "U":
+                raise UserError(f"array {SYSTEM_KEY!r} must be a text; given {stated.dtype}.")
+            return predictions_from_arrays(arrays, **options).with_checked(system=str(stated) or None)
         tensors, metadata = read_tensors(path)
         if metadata.get("dubio") != "predictions":
             return predictions_from_arrays(tensors, **options)
@@ -171,6 +198,8 @@ def _read_arrays(path: Path, roles: Roles) -> dict[str, NDArray[Any]]:
     unread: set[str] = set()
 
     def choose(shapes: Shapes) -> set[str]:
+        own = {name for name in shapes if name == SYSTEM_KEY and shapes[name] == ()}
+        shapes = {name: shape for name, shape in shapes.items() if name not in own}
         assigned = roles.assigned({name: name for name in shapes}, "ids", NAMES)
         refuse_near_misses(assigned, roles)
         chosen = {name for role, name in assigned.items() if is_known(role)}
@@ -180,7 +209,7 @@ def _read_arrays(path: Path, roles: Roles) -> dict[str, NDArray[Any]]:
         named = set() if roles.rows_are_independent else set(filter(names_units, others))
         chosen |= named | {name for name in others if len(shapes[name] or ()) == 1}
         unread.update(shapes.keys() - chosen)
-        return chosen
+        return chosen | own
 
     return read_npz(path, choose) | dict.fromkeys(unread, np.empty((0, 0)))
 

@@ -86,7 +86,7 @@ class Applied(Shown):
     probability: FloatArray
     uncertainty: FloatArray
     reasons: Reasons
-    ids: tuple[str, ...]
+    ids: StrArray
     group: StrArray | None
     group_retained: BoolArray | None
     columns: Mapping[str, StrArray]
@@ -168,7 +168,7 @@ class Applied(Shown):
 
     def _columns(self, rows: slice) -> dict[str, Sequence[Any]]:
         """Return the columns of some rows; empty where there is no such column."""
-        group, group_retained, ids = self.group, self.group_retained, self.ids[rows]
+        group, group_retained, ids = self.group, self.group_retained, self.ids[rows].tolist()
         return {
             "id": ids,
             "group": () if group is None else group[rows].tolist(),
@@ -258,10 +258,10 @@ def apply_policy(
         probability=confidence(predictions),
         uncertainty=uncertainties,
         reasons=Reasons(policy, uncertainties, retained),
-        ids=tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist())),
+        ids=_numbers(len(predictions)) if predictions.ids is None else predictions.ids,
         group=predictions.group,
         group_retained=_whole_groups(predictions, retained) if per == "group" else None,
-        rule=rule(policy, uncertainties.tolist()),
+        rule=rule(policy, [] if retained.all() else [float(uncertainties[~retained].min())]),
         shift=shift,
         warnings=(*_warnings(policy, predictions, shift), *([WHOLE_GROUPS] if per == "group" else ())),
         notes=(*predictions.notes, *([policy.family.sentence] if policy.family and not policy.void else ())),
@@ -315,6 +315,10 @@ def _outcome(observed: Sequence[Rate], unchecked: Sequence[str], empty: bool) ->
     order: tuple[Outcome, ...] = ("violated", "undecided", "met")
     worst = next((outcome for outcome in order if outcome in outcomes), None)
     return "nothing retained" if worst is None and empty else worst
+
+
+def _numbers(count: int) -> StrArray:
+    return np.arange(count).astype(f"<U{len(str(count))}")  # without a width numpy takes 84 bytes for each
 
 
 def _decisions(retained: BoolArray) -> list[str]:
