@@ -194,6 +194,9 @@ def test_token_host_and_origin_are_checked(tmp_path):
             assert client.get(path, headers={"authorization": ""}).status_code == 200
         assert client.get("/queue", headers={"origin": "https://example.org"}).status_code == 403
         assert client.get("/queue", headers={"host": "example.org"}).status_code == 421
+        for name in ("host", "origin", "authorization"):  # of two, one might be checked and the other used
+            twice = client.get("/queue", headers=[(name, "testserver"), (name, "testserver")])
+            assert (twice.status_code, name in twice.json()["error"]) == (400, True)
 
 
 def test_an_error_that_nobody_foresaw_is_500_without_traceback_or_content(tmp_path, capsys):

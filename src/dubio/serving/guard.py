@@ -26,6 +26,8 @@ LEAST_TOKEN = 16
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN_PATHS = ("/", "/health")
 """Paths that need no token: the page, which holds no data, and the state of the server."""
+CHECKED = ("host", "origin", "authorization")
+"""Headers that are checked: of two, one might be checked and the other used."""
 RETRY_AFTER = "1"
 
 
@@ -138,8 +140,11 @@ class Turnstile:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers, names = dict(pairs), [name for name, _ in pairs]
         try:
+            if twice := next((name for name in CHECKED if names.count(name) > 1), None):
+                raise Refused(400, f"the header {twice!r} is there twice.")
             self._guard.check(scope["path"], headers)
             if self._active >= self._limit and scope["path"] not in OPEN_PATHS:
                 raise Refused(503, f"{self._limit} requests are under way; try again.", retry_after=RETRY_AFTER)

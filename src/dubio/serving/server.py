@@ -69,6 +69,8 @@ def serve(
         CorruptFile: When the log is damaged.
     """
     try:
+        import httptools  # noqa: F401
+
         from dubio.serving.web import Limits, Service, health_of
     except ImportError as fault:
         raise MissingExtra("dubio serve", "serve") from fault
@@ -145,6 +147,7 @@ def _run(
 ) -> None:
     import uvicorn
 
+    from dubio.serving.http_protocol import BoundedHttp
     from dubio.serving.web import make_app
 
     @asynccontextmanager
@@ -173,9 +176,9 @@ def _run(
                     signal.signal(number, handler)
 
     config = uvicorn.Config(
-        make_app(service, guard, lifespan), http="h11", ws="none", loop="asyncio", lifespan="on", access_log=False,
-        log_config=None, server_header=False, date_header=True, timeout_graceful_shutdown=STOPPING_SECONDS,
-        timeout_keep_alive=15, limit_concurrency=None, proxy_headers=False,
+        make_app(service, guard, lifespan), http=BoundedHttp, ws="none", loop="asyncio", lifespan="on",
+        access_log=False, log_config=None, server_header=False, date_header=True,
+        timeout_graceful_shutdown=STOPPING_SECONDS, timeout_keep_alive=15, limit_concurrency=None, proxy_headers=False,
     )  # fmt: skip
     # The thread that predicts gives up the interpreter at every operation of torch, and would wait 5 ms for its return.
     interval = sys.getswitchinterval()
