@@ -16,14 +16,17 @@ from dubio.core.weights import Weights
 from dubio.metrics.metric import metric_named
 from dubio.statistics.bootstrap import (
     UNDECIDED,
+    RunIntervals,
     ShortPoisson,
     Units,
     bootstrap,
     centred_interval,
+    check_replicates,
     mean_statistic,
     metric_statistic,
     percentile_interval,
     replicate,
+    replicates_for,
     units_of,
 )
 
@@ -142,6 +145,78 @@ def test_a_centred_interval_has_the_spread_of_the_replicates_around_the_estimate
 
 
 BINNED = ("ece", "ece_adaptive", "classwise_ece", "sce", "ace", "tace", "ece_smooth", "ece_pooled")
+
+
+def test_the_ends_of_an_interval_are_quantiles_of_the_replicates():
+    found = percentile_interval(7.0, np.arange(101.0), level=0.9)
+    assert (found.value, found.low, found.high) == pytest.approx((7.0, 5.0, 95.0))
+    beside_infinity = percentile_interval(1.0, np.array([1.0, 2.0, 3.0, 4.0, np.inf]), level=0.6)
+    assert (beside_infinity.low, beside_infinity.high) == (1.0, np.inf)  # positions 0.8 and 3.2, rounded outwards
+
+
+@pytest.mark.parametrize(
+    ("value", "draws", "low"),
+    [
+        (0.0, [0.0, 1.0, 2.0], 0.0),  # an error: neither the estimate nor a replicate is below zero
+        (0.5, [0.5, 1.0, 1.5], 0.0),
+        (0.5, [-0.5, 1.0, 5.5], -2.0),  # a difference: it may be
+        (-0.5, [0.5, 1.0, 1.5], -1.0),
+    ],
+)
+def test_a_centred_interval_is_cut_at_zero_only_where_nothing_is_below(value, draws, low):
+    assert centred_interval(value, np.array(draws), level=1 - 1e-9).low == pytest.approx(low, abs=1e-6)
+
+
+def test_two_replicates_are_the_fewest():
+    assert len(replicate({"m": mean_statistic(np.arange(3.0))}, Units(np.arange(3), 3), replicates=2, seed=0)["m"]) == 2
+    for allowed in (0, 2, 1_000_000):
+        check_replicates(allowed)
+    for refused in (-1, 1, 1_000_001, 20.0):
+        with pytest.raises(UserError, match=r"replicates must be 0 \(no intervals\) or 2 to 1,000,000"):
+            check_replicates(refused)
+    assert [replicates_for(rows) for rows in (0, 1, 4000, 5000, 20_000, 10**9)] == [1000, 1000, 1000, 800, 200, 200]
+
+
+def test_the_seed_is_zero_unless_another_is_asked_for():
+    metrics = {"brier": metric_named("brier")}
+    assert bootstrap(metrics, made(), replicates=20) == bootstrap(metrics, made(), replicates=20, seed=0)
+    assert bootstrap(metrics, made(), replicates=20) != bootstrap(metrics, made(), replicates=20, seed=1)
+
+
+@pytest.mark.parametrize("group", [None, np.repeat(["a", "b", "c", "d"], 10)])
+def test_the_interval_of_a_mean_over_runs_is_that_of_the_mean_contribution(group):
+    """Runs share their replicates: the mean over runs of weighted means is the weighted mean of the runs' mean."""
+    rows, values = made(rows=40, group=group), np.random.default_rng(1).normal(size=(3, 40))
+    runs = RunIntervals()
+    for own in values:
+        runs.add(("kind", "task", "split", "method"), rows, {"m": mean_statistic(own), "twice": mean_statistic(2 * own)})
+    runs.add(("kind", "task", "split", "other"), rows, {"m": mean_statistic(values[0])})
+    units = units_of(rows)
+    draws = replicate({"m": mean_statistic(values.mean(axis=0))}, units, replicates=1000, seed=0)["m"]
+    key = ("kind", "task", "split", "method", "m")
+    for centred, interval in ((False, percentile_interval), (True, centred_interval)):
+        expected, found = interval(values.mean(), draws), runs.interval(key, centred=centred)
+        assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert runs.interval(key) == runs.interval(key, centred=False)
+    assert runs.interval((*key[:-1], "twice")).high == pytest.approx(2 * runs.interval(key).high)
+    assert runs.interval(("kind", "task", "split", "other", "m")).value == pytest.approx(values[0].mean())
+    assert runs.units(key) == units.count
+
+
+def test_the_draws_of_a_task_are_kept_until_another_task_begins():
+    runs, rows = RunIntervals(), made(rows=20)
+    for task, split in (("one", "test"), ("one", "shift"), ("two", "test")):
+        runs.add(("kind", task, split, "method"), rows, {"m": mean_statistic(np.arange(20.0))})
+        kept = {key[1:] for key in runs.draws}
+        assert kept == ({("two", "test")} if task == "two" else {("one", "test"), ("one", split)})
+
+
+def test_a_single_unit_has_a_mean_over_runs_and_no_interval():
+    runs, rows = RunIntervals(), made(rows=6, group=np.repeat(["only"], 6))
+    runs.add(("kind", "task", "split", "method"), rows, {"m": mean_statistic(np.arange(6.0))})
+    found = runs.interval(("kind", "task", "split", "method", "m"))
+    assert found.value == 2.5
+    assert np.isnan([found.low, found.high]).all()
 
 
 def test_intervals_of_binned_errors_hold_the_estimate():

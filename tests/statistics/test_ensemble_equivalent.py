@@ -1,5 +1,7 @@
 """The deep-ensemble equivalent: by hand, against the metrics, and against itself."""
 
+import statistics
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from dubio.statistics.ensemble_equivalent import (
     equivalent_curve,
     equivalent_range,
     growth_curve,
+    random_orders,
 )
 
 
@@ -40,10 +43,18 @@ def test_equivalent_by_hand():
     beyond = equivalent(curve, 0.4)
     assert beyond.beyond
     assert str(beyond) == "> 4"
+    assert equivalent(np.array([np.inf, 0.5]), 0.7).size == 2.0  # no slope to interpolate along
 
 
 def test_first_crossing_counts_where_a_curve_turns_back():
     assert equivalent(np.array([1.0, 0.5, 0.8, 0.4]), 0.5).size == 2.0
+
+
+@pytest.mark.parametrize("value", [1e-6, 0.5, 1e6])
+def test_scores_that_differ_by_rounding_are_equal(value):
+    unit = 1e-10 * max(1.0, value)
+    assert equivalent(np.array([4 * value, value + unit / 2]), value).size == 2.0
+    assert equivalent(np.array([4 * value, value + 1.5 * unit]), value).beyond
 
 
 def test_bounds_enclose_the_centre():
@@ -98,6 +109,26 @@ def test_first_sizes_average_the_single_members():
     single = [cross_validate(Predictions(predictions.logits[[i]], predictions.labels)).nll.mean for i in range(2)]
     curve = growth_curve(predictions, orders=40)
     assert min(single) - 1e-7 <= curve.mean["nll"][0] <= max(single) + 1e-7
+
+
+def test_the_spread_over_orders_is_a_sample_deviation_and_zero_for_one_order():
+    predictions = ensemble(members=2, rows=60)
+    single = [1 - accuracy(Predictions(predictions.logits[[i]], predictions.labels)) for i in range(2)]
+    orders = random_orders(2, orders=7, seed=3)
+    firsts = [single[order[0]] for order in orders]
+    assert len(set(firsts)) == 2
+    curve = growth_curve(predictions, orders=7, seed=3)
+    assert curve.mean["error"][0] == pytest.approx(statistics.mean(firsts))
+    assert curve.std["error"][0] == pytest.approx(statistics.stdev(firsts))
+    assert growth_curve(predictions, orders=1).std["nll"].tolist() == [0.0, 0.0]
+    assert growth_curve(predictions).orders == 3
+
+
+def test_orders_are_random_but_one_where_there_is_one_unit():
+    assert [len(random_orders(count, orders=5)) for count in (1, 2, 3)] == [1, 5, 5]
+    assert [order.tolist() for order in random_orders(4, orders=2)] == [
+        order.tolist() for order in random_orders(4, orders=2, seed=0)
+    ]
 
 
 def test_samples_as_units_and_one_unit():
