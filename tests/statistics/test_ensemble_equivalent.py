@@ -148,6 +148,8 @@ def test_refusals():
         growth_curve(ensemble(), orders=0)
     with pytest.raises(UserError, match="unit"):
         growth_curve(ensemble(), unit="head")
+    with pytest.raises(UserError, match="score"):
+        equivalent_range(growth_curve(ensemble(members=1, rows=20)), "nl", 0.5)
     with pytest.raises(UserError, match="average"):
         average_equivalent([])
     with pytest.raises(UserError, match="unlabelled"):

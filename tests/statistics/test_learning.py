@@ -6,9 +6,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from dubio.calibration.class_maps import fit_intercepts
-from dubio.calibration.cross_validation import calibrated_nll
+from dubio.calibration.class_maps import fit_intercepts, recalibration_features
+from dubio.calibration.cross_validation import REPEATS, calibrated_nll, random_halves
 from dubio.core.predictions import Predictions
 from dubio.statistics.learning import MARGIN, Gain, Learning, enough_exchanges, gain_of, judge_learning
 
@@ -71,6 +72,68 @@ def test_one_slope_and_intercepts_are_a_logistic_regression() -> None:
     residual = labels - 1 / (1 + np.exp(-odds))
     assert abs(residual.mean()) < 1e-3
     assert abs((residual * (logs[:, 1] - logs[:, 0])).mean()) < 1e-3
+
+
+def frequency_nll(rows: Predictions) -> np.ndarray:
+    """The NLL of every example under the frequencies of the half it is not in, one more of each class counted."""
+    total = np.zeros(len(rows))
+    for half in random_halves(rows, repeats=REPEATS, seed=0):
+        for row in range(len(rows)):
+            others = rows.labels[half != half[row]]
+            if rows.target == "multilabel":
+                share = (others.sum(axis=0) + 1) / (len(others) + 2)
+                total[row] -= np.log(np.where(rows.labels[row] == 1, share, 1 - share)).sum()
+            else:
+                total[row] -= np.log((np.sum(others == rows.labels[row]) + 1) / (len(others) + rows.class_count))
+    return total / REPEATS
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_clear_gain_is_that_of_the_temperature_over_the_frequencies_of_the_other_half(several: bool) -> None:
+    rng = np.random.default_rng(4)
+    labels = (rng.random((60, 3)) < 0.4).astype(np.int64) if several else rng.integers(0, 3, 60)
+    hot = labels if several else np.eye(3)[labels]
+    logits = 8 * hot - 4 + rng.normal(size=(60, 3)) + np.array([-3.0, 0.0, 0.0])  # intercepts would gain more
+    rows = predictions(logits, labels)
+    calibrated = calibrated_nll.metric().per_example(rows)
+    found = gain_of(rows, calibrated)
+    expected = frequency_nll(rows)
+    assert found.reference == pytest.approx(expected.mean())
+    assert (expected - calibrated).mean() > 0.5 * found.reference
+    np.testing.assert_allclose(found.rows, expected - calibrated, atol=1e-9)
+    assert len(found.score) == 1 + 999
+
+
+def test_a_weak_gain_is_that_of_intercepts_fitted_on_the_other_half() -> None:
+    logits, labels = two_classes(np.random.default_rng(6), 50, 0.7)
+    rows = predictions(logits + np.array([0.0, 5.0]), labels)
+    logs, expected = recalibration_features(rows), np.zeros(50)
+    for half in random_halves(rows, repeats=REPEATS, seed=0):
+        for fitted in (half, ~half):
+            mean = np.stack([logs[fitted].mean(axis=0)] * 2)
+            b, intercepts = fit_intercepts(np.concatenate([logs[fitted], mean]), np.append(labels[fitted], [0, 1]))
+            scaled = b * logs + intercepts
+            nll = np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(50), labels]
+            expected[~fitted] += nll[~fitted] / REPEATS
+    found = gain_of(rows, calibrated_nll.metric().per_example(rows))
+    np.testing.assert_allclose(found.rows, frequency_nll(rows) - expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("group", [None, np.repeat(["a", "b", "c", "d", "e"], 4)])
+def test_the_limit_counts_the_variance_over_examples_and_over_runs(group: np.ndarray | None) -> None:
+    """Both variances by hand; of the degrees of freedom the mean of Satterthwaite's and the least."""
+    values = np.random.default_rng(2).normal(0.1, 0.3, (3, 20)) + np.array([[0.0], [0.1], [0.3]])
+    score = np.random.default_rng(3).normal(size=100)
+    found = judge_learning({"m": [Gain(own, reference, score) for own, reference in zip(values, (0.6, 0.7, 0.8))]}, group)["m"]
+    over_rows = values.mean(axis=0)
+    sums = over_rows - over_rows.mean() if group is None else (over_rows - over_rows.mean()).reshape(5, 4).sum(axis=1)
+    units = len(sums)
+    examples, runs = units / (units - 1) * np.square(sums).sum() / 20**2, values.mean(axis=1).var(ddof=1) / 3
+    total = examples + runs
+    freedom = (total**2 / (examples**2 / (units - 1) + runs**2 / 2) + 2) / 2
+    assert found.gain == pytest.approx(values.mean())
+    assert found.high == pytest.approx(values.mean() + stats.t.ppf(0.95, freedom) * np.sqrt(total))
+    assert found.margin == pytest.approx(0.03 * 0.7)
 
 
 def test_the_same_prediction_for_every_example_is_named_as_such() -> None:
