@@ -47,6 +47,30 @@ def test_the_p_value_is_that_of_all_exchanges() -> None:
     assert judged(logits, labels, exchanges=20_000).p == pytest.approx(exact, abs=0.01)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_groups_exchange_their_labels_as_a_whole(several: bool) -> None:
+    """All 24 exchanges of four groups, of which smaller ones give their labels again and again."""
+    group, rng = np.array(list("bacbdcadbd")), np.random.default_rng(8)
+    labels = rng.integers(0, 2, (10, 3)) if several else rng.integers(0, 3, 10)
+    logits = rng.normal(size=(10, 3))
+    rows = predictions(logits, labels, group)
+    features = recalibration_features(rows)
+    centred = features - features.mean(axis=0)
+    members = [np.flatnonzero(group == name) for name in "abcd"]
+    every = []
+    for order in permutations(range(4)):
+        score = 0.0
+        for own, source in zip(members, (members[k] for k in order), strict=True):
+            for position, row in enumerate(own):
+                label = labels[source[position % len(source)]]
+                score += (centred[row] * label).sum() if several else centred[row, label]
+        every.append(score)
+    found = gain(logits, labels, group, exchanges=600).score
+    assert found[0] == pytest.approx(every[0])
+    assert set(np.round(found, 6)) == set(np.round(every, 6))
+    assert np.mean(found >= every[0] - 1e-9) == pytest.approx(np.mean(np.array(every) >= every[0] - 1e-9), abs=0.06)
+
+
 def test_the_statistic_is_the_score_of_b_at_the_class_frequencies() -> None:
     """d/db Σ_i log softmax(b z_i + c)(y_i) at b = 0, c = log frequencies, by finite differences."""
     rng = np.random.default_rng(0)
@@ -104,19 +128,44 @@ def test_a_clear_gain_is_that_of_the_temperature_over_the_frequencies_of_the_oth
     assert len(found.score) == 1 + 999
 
 
-def test_a_weak_gain_is_that_of_intercepts_fitted_on_the_other_half() -> None:
-    logits, labels = two_classes(np.random.default_rng(6), 50, 0.7)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_weak_gain_is_that_of_intercepts_fitted_on_the_other_half(several: bool) -> None:
+    rng = np.random.default_rng(6)
+    if several:
+        labels = (rng.random((50, 2)) < 0.4).astype(np.int64)
+        logits, more = labels + rng.normal(size=(50, 2)), np.array([[0, 0], [1, 1]])
+    else:
+        (logits, labels), more = two_classes(rng, 50, 0.7), np.array([0, 1])
     rows = predictions(logits + np.array([0.0, 5.0]), labels)
     logs, expected = recalibration_features(rows), np.zeros(50)
     for half in random_halves(rows, repeats=REPEATS, seed=0):
         for fitted in (half, ~half):
             mean = np.stack([logs[fitted].mean(axis=0)] * 2)
-            b, intercepts = fit_intercepts(np.concatenate([logs[fitted], mean]), np.append(labels[fitted], [0, 1]))
+            b, intercepts = fit_intercepts(np.concatenate([logs[fitted], mean]), np.concatenate([labels[fitted], more]))
             scaled = b * logs + intercepts
-            nll = np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(50), labels]
+            if several:
+                nll = np.log1p(np.exp(-scaled * (2 * labels - 1))).sum(axis=1)
+            else:
+                nll = np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(50), labels]
             expected[~fitted] += nll[~fitted] / REPEATS
     found = gain_of(rows, calibrated_nll.metric().per_example(rows))
     np.testing.assert_allclose(found.rows, frequency_nll(rows) - expected, atol=1e-6)
+
+
+def test_runs_are_averaged_after_division_by_their_own_deviation() -> None:
+    wide, narrow = 1000.0 * np.array([0.0, 1.0, -1.0, 0.0]), np.array([3.0, 0.0, 0.0, 0.0])
+    gains = [Gain(np.linspace(0.1, 0.5, 30), 0.7, score) for score in (wide, narrow)]
+    assert judge_learning({"m": gains})["m"].p == 0.25  # 2.3 deviations of one run against 1.4 of the other
+    constant = Gain(np.linspace(0.1, 0.5, 30), 0.7, np.full(4, 5.0))
+    assert judge_learning({"m": [gains[1], constant]})["m"].p == 0.25
+
+
+def test_only_scores_that_never_change_are_constant() -> None:
+    constant, changes = (
+        Gain(np.linspace(0.1, 0.5, 100), 0.7, np.array([spread] + [0.0] * 99)) for spread in (5e-5, 1.0)
+    )
+    for runs, learned in (([constant], True), ([constant, constant], True), ([constant, changes], False)):
+        assert (judge_learning({"m": runs})["m"].learned == "constant") == learned
 
 
 @pytest.mark.parametrize("group", [None, np.repeat(["a", "b", "c", "d", "e"], 4)])
@@ -134,6 +183,13 @@ def test_the_limit_counts_the_variance_over_examples_and_over_runs(group: np.nda
     assert found.gain == pytest.approx(values.mean())
     assert found.high == pytest.approx(values.mean() + stats.t.ppf(0.95, freedom) * np.sqrt(total))
     assert found.margin == pytest.approx(0.03 * 0.7)
+
+
+def test_a_p_value_at_the_level_is_evidence() -> None:
+    for scores, learned in ((19, "learned"), (18, "no evidence")):
+        run = Gain(np.linspace(0.1, 0.5, 30), 0.7, np.array([30.0] + [0.0] * scores))
+        found = judge_learning({"m": [run]})["m"]
+        assert (found.p, found.learned) == (pytest.approx(1 / (1 + scores)), learned)
 
 
 def test_the_same_prediction_for_every_example_is_named_as_such() -> None:
