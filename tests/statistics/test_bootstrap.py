@@ -189,7 +189,9 @@ def test_the_interval_of_a_mean_over_runs_is_that_of_the_mean_contribution(group
     rows, values = made(rows=40, group=group), np.random.default_rng(1).normal(size=(3, 40))
     runs = RunIntervals()
     for own in values:
-        runs.add(("kind", "task", "split", "method"), rows, {"m": mean_statistic(own), "twice": mean_statistic(2 * own)})
+        runs.add(
+            ("kind", "task", "split", "method"), rows, {"m": mean_statistic(own), "twice": mean_statistic(2 * own)}
+        )
     runs.add(("kind", "task", "split", "other"), rows, {"m": mean_statistic(values[0])})
     units = units_of(rows)
     draws = replicate({"m": mean_statistic(values.mean(axis=0))}, units, replicates=1000, seed=0)["m"]

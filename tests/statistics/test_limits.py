@@ -94,6 +94,9 @@ def test_several_intervals_are_bonferroni_t_intervals() -> None:
     for name, value, error, freedom in (("a", 0.6, 0.01, 4), ("b", 0.7, 0.02, 30)):
         half = stats.t.ppf(1 - 0.05 / 6, freedom) * error
         assert (limits[name].low, limits[name].high) == pytest.approx((value - half, value + half))
+    alone = intervals({"a": (0.6, [(0.01**2, 4)])})["a"]
+    assert alone.high - alone.low == pytest.approx(2 * stats.t.ppf(0.975, 4) * 0.01)
+    assert intervals({}) == {}
 
 
 def test_a_pair_without_variance_is_exact() -> None:

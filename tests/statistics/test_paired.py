@@ -10,7 +10,14 @@ from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
-from dubio.statistics.paired import mcnemar, mcnemar_tests, pair_tests
+from dubio.statistics.paired import (
+    align,
+    in_domain_rows,
+    mcnemar,
+    mcnemar_tests,
+    pair_tests,
+    units_of_smaller_side,
+)
 from dubio.statistics.verdicts import Rows, Runs, compare_systems, holm
 
 
@@ -44,6 +51,9 @@ def test_mcnemar_refuses_groups():
     group = np.array([f"g{i % 9}" for i in range(400)])
     with pytest.raises(UserError, match="groups"):
         mcnemar(made(1, LABELS, group=group), made(2, LABELS, group=group))
+    with pytest.raises(UserError, match="groups"):
+        mcnemar(made(1, LABELS, group=group), made(2, LABELS))
+    assert mcnemar_tests({"a": made(1, LABELS), "b": made(2, LABELS, group=group)}) == {}
 
 
 def test_a_mean_is_compared_as_by_the_paired_normal_test():
@@ -110,10 +120,56 @@ def test_other_examples_are_refused_by_name():
         pairs_by({"a": made(1, LABELS, ids=twice), "b": one}, "nll")
     changed = LABELS.copy()
     changed[5] = (changed[5] + 1) % 3
-    with pytest.raises(UserError, match="row 5"):
+    with pytest.raises(UserError, match=r"row 5 \(from 0\)\. Give ids to align them\.$"):
         pairs_by({"a": made(1, LABELS), "b": made(1, changed)}, "nll")
+    for named in ({"ids": ids}, {}):
+        with pytest.raises(UserError, match=r"row 5 \(from 0\)\." + ("$" if named else " Give ids")):
+            pairs_by({"a": one, "b": made(1, changed, **named)}, "nll")
+    with pytest.raises(UserError, match="level"):
+        pair_tests({"a": one, "b": one}, [metric_named("nll")], replicates=20, level=95)
     with pytest.raises(UserError, match="two systems"):
         pairs_by({"a": one}, "nll")
+    with pytest.raises(UserError, match="no system"):
+        align({})
+
+
+def test_other_targets_and_classes_are_refused_by_name():
+    one = made(1, LABELS, classes=("x", "y", "z"))
+    with pytest.raises(UserError, match="'a' and 'b'.*the target is multiclass in one and ordinal in the other"):
+        align({"a": one, "b": made(1, LABELS, target="ordinal")})
+    with pytest.raises(UserError, match="the number of classes is 3 in one and 4 in the other"):
+        align({"a": one, "b": Predictions(np.zeros((1, 400, 4), dtype=np.float32), LABELS)})
+    with pytest.raises(UserError, match="different classes, or in another order"):
+        align({"a": one, "b": made(1, LABELS, classes=("y", "x", "z"))})
+    assert len(align({"a": one, "b": made(1, LABELS)})) == 2  # one of them names no classes
+    named = made(1, LABELS, ids=np.arange(400).astype(str))
+    assert len(align({"a": named, "b": one})) == len(align({"a": one, "b": named})) == 2  # or no ids
+
+
+def test_rows_out_of_distribution_are_left_out_unless_all_are():
+    for ood in (np.arange(400) % 3 == 0, np.arange(400) > 0):
+        system = made(1, LABELS, ood=ood)
+        np.testing.assert_array_equal(in_domain_rows(system).logits, system.logits[:, ~ood])
+    for ood in (np.zeros(400, dtype=bool), np.ones(400, dtype=bool)):
+        system = made(1, LABELS, ood=ood)
+        assert in_domain_rows(system) is system
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_the_smaller_side_of_a_detection_decides(flipped):
+    ood = (np.arange(20) < 6) != flipped
+    assert units_of_smaller_side(ood, None) == 6
+    group = np.array(["a"] * 3 + ["b"] * 3 + [f"g{k % 5}" for k in range(14)])
+    assert units_of_smaller_side(ood, group) == 2
+
+
+def test_the_seed_of_replicates_is_zero_unless_another_is_asked_for():
+    systems, metric = {"a": made(1, LABELS[:60]), "b": made(2, LABELS[:60])}, metric_named("macro_f1")
+    errors = [
+        pair_tests(systems, [metric], replicates=50, **seed)["macro_f1"][0].error
+        for seed in ({}, {"seed": 0}, {"seed": 1})
+    ]
+    assert errors[0] == errors[1] != errors[2]
 
 
 FEWER = np.random.default_rng(0).integers(0, 3, 300)

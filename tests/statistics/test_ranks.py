@@ -164,3 +164,4 @@ def test_agreement_is_kendalls_tau_of_what_is_finite_and_none_where_all_are_tied
     assert kendall_tau([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
     assert kendall_tau([1.0, np.nan], [1.0, 2.0]) is None
     assert kendall_tau([], []) is None
+    assert kendall_tau([1.0, 2.0], [5.0, 4.0]) == -1.0
