@@ -37,6 +37,7 @@ from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Literal, cast
+from weakref import WeakKeyDictionary
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -121,6 +122,7 @@ class _Session:
             sys.settrace(None)
             self._reach.seconds[item.nodeid] = time.process_time() - started
         if not session.testsfailed:
+            forget_results(self._files)
             for function in functions_of(self._files):
                 self._functions.setdefault(function.__code__.co_filename, []).append(function)
             self._then(self)
@@ -184,6 +186,16 @@ def functions_of(files: Container[str]) -> list[FunctionType]:
     chosen = [function for function in functions if function.__code__.co_filename in files]
     gc.freeze()
     return chosen
+
+
+def forget_results(files: Container[str]) -> None:
+    """Empty what functions of some files remember: an answer of the unchanged code would hide a mutant."""
+    for module in [module for module in sys.modules.values() if getattr(module, "__file__", None) in files]:
+        for item in vars(module).values():
+            if isinstance(item, WeakKeyDictionary):
+                item.clear()
+            elif hasattr(item, "cache_clear"):
+                item.cache_clear()
 
 
 def exchange_code(module: CodeType, functions: Iterable[FunctionType]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from campaigns.mutants import NOT_CHANGED, _tried, draw_nothing, exchange_code, functions_of, in_child
+from campaigns.mutants import NOT_CHANGED, _tried, draw_nothing, exchange_code, forget_results, functions_of, in_child
 from campaigns.mutations import Mutation, mutations
 
 from dubio.reporting.charts import save
@@ -19,8 +19,10 @@ from dubio.reporting.charts import save
 SOURCE = '''
 """Text: 1 + 1."""
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 LIMIT = 3
+REMEMBERED = WeakKeyDictionary()
 
 def clamp(value: int = 0, *, high: int = 5) -> int:
     """Return at most 5."""
@@ -98,6 +100,13 @@ def test_functions_that_the_collector_no_longer_sees_are_exchanged_too(source: P
     gc.freeze()
     assert {function.__name__ for function in functions_of({str(source)})} == {"clamp", "scale", "cached"}
     assert toy.clamp(7) == 5
+
+
+def test_what_the_unchanged_code_has_answered_is_forgotten(source: Path) -> None:
+    toy = load(source)
+    toy.REMEMBERED[toy.Box] = toy.cached(1)
+    forget_results({str(source)})
+    assert (len(toy.REMEMBERED), toy.cached.cache_info().currsize) == (0, 0)
 
 
 def test_a_process_that_fails_is_no_result(source: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,10 @@ def test_iman_davenport_by_hand():
     expected = 13 * found.chi2 / (14 * 3 - found.chi2)
     assert found.iman_davenport == pytest.approx(expected)
     assert found.iman_davenport_p == pytest.approx(stats.f.sf(expected, 3, 39))
+    averaged = friedman(Ranks(("a", "b"), ("x", "y"), np.array([[4 / 3, 5 / 3]] * 2)))  # over three metrics
+    assert averaged.chi2 == pytest.approx(2.0)
+    nearly = friedman(Ranks(("a", "b"), ("x", "y", "z"), np.array([[1, 2], [1, 2], [1.25, 1.75]])))
+    assert (nearly.chi2, nearly.iman_davenport) == pytest.approx((25 / 9, 25.0))
 
 
 @pytest.mark.parametrize(("k", "n", "expected"), [(18, 5, 11.779), (18, 4, 13.169)])
@@ -99,6 +103,7 @@ def test_cliques_are_the_largest_sets():
     assert cliques(ranks, 2.0) == (("a", "b"), ("b", "c"))
     assert cliques(ranks, 10.0) == (("a", "b", "c", "d"),)
     assert cliques(ranks, 0.5) == ()
+    assert cliques(ranks, 1.0) == ()  # a and b are exactly the critical difference apart
 
 
 def test_several_metrics_average_within_a_dataset():
@@ -145,6 +150,8 @@ def test_signed_rank_tests():
     assert tests[0].p == pytest.approx(stats.wilcoxon(table[:, 0], table[:, 1]).pvalue)
     assert all(test.adjusted_p >= test.p for test in tests)
     assert signed_rank_tests(grid_of([[1, 1], [2, 2]]))[0].p == 1.0
+    once_equal = np.array([[3, 3], [1, 2], [1, 4], [2, 7], [0, 8], [1, 6], [3, 9]])
+    assert signed_rank_tests(grid_of(once_equal))[0].p == pytest.approx(stats.wilcoxon(*once_equal.T).pvalue)
 
 
 def test_refusals():
@@ -154,6 +161,11 @@ def test_refusals():
         friedman(rank([grid_of([[1], [2]])]))
     with pytest.raises(UserError, match="alpha"):
         critical_difference(3, 5, 1.5)
+    with pytest.raises(UserError, match="two methods; given 1"):
+        critical_difference(1, 5)
+    with pytest.raises(UserError, match="one dataset; given 0"):
+        critical_difference(3, 0)
+    assert critical_difference(2, 1) == pytest.approx(stats.norm.ppf(0.975))  # q of two methods is that of a z-test
     with pytest.raises(UserError, match="same methods"):
         rank([grid_of([[1, 2]]), grid_of([[1, 2, 3]], metric="other")])
 
