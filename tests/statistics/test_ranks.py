@@ -14,6 +14,7 @@ from dubio.core.errors import UserError
 from dubio.statistics.ranks import (
     Ranks,
     cliques,
+    compare,
     critical_difference,
     critical_value,
     friedman,
@@ -23,7 +24,7 @@ from dubio.statistics.ranks import (
     signed_rank_tests,
     win_draw_loss,
 )
-from dubio.statistics.result_table import Grid
+from dubio.statistics.result_table import Grid, table_of
 
 
 def grid_of(values, better="lower", metric="m"):
@@ -152,6 +153,21 @@ def test_signed_rank_tests():
     assert signed_rank_tests(grid_of([[1, 1], [2, 2]]))[0].p == 1.0
     once_equal = np.array([[3, 3], [1, 2], [1, 4], [2, 7], [0, 8], [1, 6], [3, 9]])
     assert signed_rank_tests(grid_of(once_equal))[0].p == pytest.approx(stats.wilcoxon(*once_equal.T).pvalue)
+
+
+def test_pairs_are_tested_under_one_metric_and_several_are_compared_each_alone():
+    rng = np.random.default_rng(5)
+    rows = [
+        {"dataset": d, "method": m, "metric": metric, "value": int(rng.integers(0, 100))}
+        for d in range(6) for m in ("x", "y", "z") for metric in ("nll", "brier")
+    ]  # fmt: skip
+    one = compare(table_of(rows), {"nll": "lower"})
+    assert (len(one.pairs), one.by_metric) == (3, {})
+    assert one.critical_difference == pytest.approx(stats.studentized_range.ppf(0.95, 3, np.inf) * np.sqrt(12 / 72))
+    both = compare(table_of(rows), {"nll": "lower", "brier": "lower"})
+    assert both.pairs == ()
+    assert {name: len(own.pairs) for name, own in both.by_metric.items()} == {"nll": 3, "brier": 3}
+    assert both.by_metric["nll"].average_ranks == one.average_ranks
 
 
 def test_refusals():

@@ -67,6 +67,44 @@ def test_one_file_per_data_set_and_data_frames(tmp_path):
         dubio.rank_methods(3)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("t.md", "| Method | cifar | svhn |\n|---|---|---|\n| forest | - | 0.7 |\n| network | 0.93 | 0.88 |\n"),
+     ("t.tex", "\\begin{tabular}{lcc}Method & cifar & svhn \\\\ forest & & 0.7 \\\\ network & 0.93 & 0.88 \\\\\n"
+               "\\end{tabular}")],
+)  # fmt: skip
+def test_a_row_with_a_gap_is_read_for_the_rest(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    cells = read_results(tmp_path / name, metric="accuracy").means("accuracy")
+    assert {cell: float(value) for cell, value in cells.items()} == {
+        ("svhn", "forest"): 0.7, ("cifar", "network"): 0.93, ("svhn", "network"): 0.88
+    }  # fmt: skip
+
+
+def test_a_comma_in_the_header_separates_whatever_else_is_there(tmp_path):
+    assert means(read_results(*write(tmp_path, t__csv=LONG.replace("value", "value,of a;b", 1).replace("\n", ",\n")
+                                     .replace("a;b,", "a;b")))) == VALUES  # fmt: skip
+
+
+def test_rows_of_a_data_frame_are_counted_from_one():
+    frame = pd.DataFrame({"dataset": ["A", "A"], "method": ["x", "y"], "metric": "nll", "value": ["bad", "1"]})
+    with pytest.raises(BadFile, match="row 1: value 'bad'"):
+        read_results(frame)
+    with pytest.raises(UserError, match="no table is given"):
+        read_results([])
+
+
+def test_a_gzipped_table_is_read_up_to_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("dubio.statistics.result_files.MAX_BYTES", len(LONG))
+    for more in ("", "0"):
+        (tmp_path / "t.csv.gz").write_bytes(gzip.compress((LONG.rstrip("\n") + "0" + more).encode()))
+        if more:
+            with pytest.raises(BadFile, match=f"unpacks to more than {len(LONG)} bytes"):
+                read_results(tmp_path / "t.csv.gz")
+        else:
+            assert means(read_results(tmp_path / "t.csv.gz")) == VALUES
+
+
 def test_seeds_are_averaged_and_unused_columns_named(tmp_path):
     text = "dataset,method,seed,brier,comment\nA,x,0,0.1,first\nA,x,1,0.3,\n"
     table = read_results(*write(tmp_path, t__csv=text))
