@@ -54,10 +54,14 @@ def test_averages_are_exact_where_floats_are_not():
     assert grid(table_of(tied), "x", "lower", digits=3).values == ((Fraction("2.000"),),)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "abc", "", "1/3", "1e999999999", "0x10"])
+@pytest.mark.parametrize("text", ["nan", "inf", "abc", "", "1/3", "1e999999999", "0x10", "1e301", "1e-301"])
 def test_what_is_no_number_is_refused(text):
     with pytest.raises(ValueError, match=r"is not|too large"):
         exact(text)
+
+
+def test_three_hundred_powers_of_ten_are_read():
+    assert (exact("1e300"), exact("-1e-300")) == (Fraction(10**300), Fraction(-1, 10**300))
 
 
 def write(path, text):
@@ -95,8 +99,11 @@ def test_bad_files(tmp_path):
 
 def test_gaps_and_unknown_metrics_are_named():
     rows = [{"dataset": d, "method": m, "metric": "nll", "value": 1} for d, m in (("A", "x"), ("A", "y"), ("B", "x"))]
-    with pytest.raises(UserError, match="'y' has no nll on dataset 'B'"):
+    with pytest.raises(UserError, match="'y' has no nll on dataset 'B'; ranks need"):
         grid(table_of(rows), "nll", "lower")
+    more = {"dataset": "C", "method": "x", "metric": "nll", "value": 1}
+    with pytest.raises(UserError, match=r"'B' \(1 more such gaps\); ranks need"):
+        grid(table_of([*rows, more]), "nll", "lower")
     with pytest.raises(UnknownName, match="nll"):
         grid(table_of(rows), "nl", "lower")
     with pytest.raises(UserError, match="at least one metric"):

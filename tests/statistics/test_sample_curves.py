@@ -86,6 +86,7 @@ def test_sizes_are_the_common_ones_and_all_samples() -> None:
     assert sizes_up_to(1) == (1,)
     assert sizes_up_to(15) == (1, 2, 3, 5, 10, 15)
     assert sizes_up_to(100) == (1, 2, 3, 5, 10, 20, 50, 100)
+    assert sizes_up_to(150) == (1, 2, 3, 5, 10, 20, 50, 100, 150)
 
 
 def test_members_are_taken_in_turn_and_of_one_training_the_latest_first() -> None:
@@ -93,3 +94,5 @@ def test_members_are_taken_in_turn_and_of_one_training_the_latest_first() -> Non
     assert list(latest_first(predictions)) == [4, 3, 2, 1, 0]
     two = predictions.with_checked(member=np.array([0, 0, 0, 1, 1]))
     assert list(latest_first(two)) == [2, 4, 1, 3, 0]
+    three = predictions.with_checked(member=np.array([0, 0, 1, 1, 2]))
+    assert list(latest_first(three)) == [1, 3, 4, 0, 2]
