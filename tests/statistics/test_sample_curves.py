@@ -70,6 +70,15 @@ def test_every_prefix_is_scored_as_the_explicit_mean_of_its_probabilities() -> N
         assert scores["temperature"] == pytest.approx(np.median(temperatures), rel=2e-3)
 
 
+def test_the_temperature_of_predictions_counts_in_plain_scores() -> None:
+    cooled = sampled().with_checked(temperature=2.5)
+    scores = dict(zip(MEASURES, sample_scores(cooled, [np.arange(6)], (6,))[0, 0], strict=True))
+    own = tempered(pooled(cooled, list(range(6))), 2.5)
+    assert scores["nll"] == pytest.approx(-np.log(own[np.arange(120), cooled.labels]).mean(), rel=1e-6)
+    plain = dict(zip(MEASURES, sample_scores(sampled(), [np.arange(6)], (6,))[0, 0], strict=True))
+    assert scores["calibrated_nll"] == pytest.approx(plain["calibrated_nll"])
+
+
 def test_several_labels_at_once_are_pooled_label_by_label() -> None:
     generator = np.random.default_rng(3)
     labels = generator.integers(0, 2, (60, 4))

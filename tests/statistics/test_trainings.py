@@ -47,6 +47,16 @@ def test_members_of_which_the_score_is_the_mean_have_the_variance_of_that_mean()
     assert over_members([]) is None
 
 
+def test_two_parts_are_enough_and_trainings_that_runs_share_count_once() -> None:
+    run = {("a",): 1.0, ("b",): 1.6}
+    once, twice = over_members([run]), over_members([run, run])
+    assert once is not None
+    assert twice is not None
+    assert (once.variance, once.freedom) == pytest.approx((0.6**2 / 4, 1))  # (M − 1)/M Σ (θ_j − θ̄)², M = 2
+    assert twice.shares == pytest.approx(once.shares)
+    assert over_members([{("a",): 1.0, ("b",): math.nan}]) is None
+
+
 def test_parts_of_any_size_give_an_unbiased_variance() -> None:
     rng = np.random.default_rng(2)
     sizes = np.array_split(np.arange(13), 5)
@@ -70,6 +80,27 @@ def test_two_methods_of_the_same_trainings_are_compared_fit_by_fit() -> None:
     assert (variance, freedom) == pytest.approx(((other - members).var(ddof=1) / 5, 4))
     apart = {"a": trainings["a"], "b": of_runs("b", other)}
     assert len(pair_terms("a", "b", apart, own_terms(apart, {"a": 5, "b": 1}))) == 2
+
+
+def test_the_joint_variance_has_the_fewer_degrees_of_freedom() -> None:
+    shares = {("x",): 0.1, ("y",): -0.1}
+    trainings = {"a": Trainings(shares, 9), "b": Trainings({key: 2 * u for key, u in shares.items()}, 5)}
+    terms = own_terms(trainings, {"a": 1, "b": 1})
+    assert pair_terms("a", "b", trainings, terms) == [(pytest.approx(0.02), 5)]
+
+
+def test_methods_of_another_group_hold_nothing_up() -> None:
+    trainings = {"a": of_runs("a", np.array([1.0, 1.001])), "b": of_runs("b", np.array([1.0, 1.2]))}
+    trainings |= {"far": of_runs("far", np.array([0.0, 500.0])), "near": of_runs("near", np.array([0.0, 0.001]))}
+    groups = {"a": "one", "b": "one", "far": "two", "near": "two"}
+    terms = own_terms(trainings, groups)
+    assert terms["a"].variance == pytest.approx(4 * (5e-7 + 0.02) / 2 / 2)
+    assert terms["b"].variance == pytest.approx(4 * (5e-7 + 0.02) / 2 / 2)
+    assert (terms["a"].group, terms["far"].group) == ("one", "two")
+    # one estimate serves both of a group, and has its degrees of freedom once; two groups have one each
+    assert pair_terms("a", "b", trainings, terms) == [(pytest.approx(2 * terms["a"].variance), terms["a"].freedom)]
+    assert len(pair_terms("a", "near", trainings, terms)) == 2
+    assert (NO_CHANCE.runs, Trainings({}, 3).runs) == (1, 1)
 
 
 def test_few_degrees_of_freedom_are_held_up_by_the_group() -> None:

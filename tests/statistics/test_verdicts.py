@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+import statistics
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,23 @@ def welch(a: FloatArray, b: FloatArray) -> tuple[float, float, float]:
     freedom = (result.df + min(len(a), len(b)) - 1) / 2
     error = abs((a.mean() - b.mean()) / result.statistic)
     return float(2 * stats.t.sf(abs(result.statistic), freedom)), float(error), float(freedom)
+
+
+def test_the_spread_of_runs_is_their_sample_deviation() -> None:
+    assert Runs((1.0, 2.0, 4.0)).std == pytest.approx(statistics.stdev([1, 2, 4]))
+    assert Runs((1.0, 2.0)).std == pytest.approx(math.sqrt(0.5))
+    assert [Runs(values).std for values in ((1.0,), (), (1.0, math.inf))] == [None, None, None]
+
+
+def test_two_units_have_a_variance_of_one_degree_of_freedom() -> None:
+    rows = Rows({"a": np.array([1.0, 3.0]), "b": np.array([0.5, 0.5])})
+    assert rows.term("a", "b") == rows.own_term("a") == (pytest.approx(1.0), 1)  # s²/n = 2/2
+    assert rows.own_term("c") is None
+    assert Rows({"a": np.array([1.0]), "b": np.array([0.5])}).term("a", "b") is None
+    draws = np.array([1.0, 2.0, 4.0])
+    assert Replicates({"a": draws}, 2).own_term("a") == (pytest.approx(statistics.variance(draws)), 1)
+    assert Replicates({"a": draws}, 1).own_term("a") is None
+    assert Replicates({"a": np.append(draws, math.inf)}, 9).own_term("a") is None
 
 
 def test_without_examples_it_is_welchs_test() -> None:
