@@ -24,6 +24,7 @@ from dubio.statistics.verdicts import (
     compare_systems,
     holm,
     holm_levels,
+    judge_differences,
 )
 
 
@@ -53,6 +54,21 @@ def test_the_spread_of_runs_is_their_sample_deviation() -> None:
     assert Runs((1.0, 2.0, 4.0)).std == pytest.approx(statistics.stdev([1, 2, 4]))
     assert Runs((1.0, 2.0)).std == pytest.approx(math.sqrt(0.5))
     assert [Runs(values).std for values in ((1.0,), (), (1.0, math.inf))] == [None, None, None]
+
+
+def test_the_best_of_three_has_no_difference_and_the_others_theirs() -> None:
+    scores = {"low": Runs((0.50, 0.52, 0.51)), "high": Runs((0.90, 0.92, 0.91)), "mid": Runs((0.70, 0.72, 0.71))}
+    for better, best in (("lower", "low"), ("higher", "high")):
+        verdicts = compare_methods(scores, better).against_best()
+        assert {name: (own.place, own.difference) for name, own in verdicts.items()} == {
+            name: ("best", 0.0) if name == best else ("behind", pytest.approx(abs(runs.mean - scores[best].mean)))
+            for name, runs in scores.items()
+        }
+
+
+def test_a_pair_without_a_variance_has_a_p_value_of_one() -> None:
+    (test,) = judge_differences({("a", "b"): (0.3, [])}, "lower")
+    assert (test.p, test.adjusted_p, test.better, test.resolves) == (1.0, 1.0, None, math.inf)
 
 
 def test_two_units_have_a_variance_of_one_degree_of_freedom() -> None:
