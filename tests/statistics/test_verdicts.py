@@ -25,6 +25,8 @@ from dubio.statistics.verdicts import (
     holm,
     holm_levels,
     judge_differences,
+    smallest_difference,
+    two_sided_p,
 )
 
 
@@ -69,6 +71,14 @@ def test_the_best_of_three_has_no_difference_and_the_others_theirs() -> None:
 def test_a_pair_without_a_variance_has_a_p_value_of_one() -> None:
     (test,) = judge_differences({("a", "b"): (0.3, [])}, "lower")
     assert (test.p, test.adjusted_p, test.better, test.resolves) == (1.0, 1.0, None, math.inf)
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.25, 1.0])
+def test_the_smallest_significant_difference_is_that_of_student(variance: float) -> None:
+    expected = stats.t.ppf(0.975, 9) * math.sqrt(variance)
+    assert smallest_difference([(variance, 9)]) == pytest.approx(expected)
+    if variance:
+        assert two_sided_p(expected, [(variance, 9)]) == pytest.approx(0.05)
 
 
 def test_two_units_have_a_variance_of_one_degree_of_freedom() -> None:
