@@ -81,6 +81,15 @@ def test_the_smallest_significant_difference_is_that_of_student(variance: float)
         assert two_sided_p(expected, [(variance, 9)]) == pytest.approx(0.05)
 
 
+def test_a_term_without_variance_takes_no_degrees_of_freedom() -> None:
+    assert two_sided_p(1.5, [(0.0, 1), (1.0, 9)]) == pytest.approx(2 * stats.t.sf(1.5, 9))
+
+
+def test_levels_of_holm_by_hand() -> None:
+    assert holm_levels([0.5, 0.001, 0.04], 0.05) == pytest.approx((0.025, 0.05 / 3, 0.025))  # the second fails
+    assert holm_levels([0.025, 0.04], 0.05) == (0.025, 0.05)  # a p-value at its level is rejected
+
+
 def test_two_units_have_a_variance_of_one_degree_of_freedom() -> None:
     rows = Rows({"a": np.array([1.0, 3.0]), "b": np.array([0.5, 0.5])})
     assert rows.term("a", "b") == rows.own_term("a") == (pytest.approx(1.0), 1)  # s²/n = 2/2
