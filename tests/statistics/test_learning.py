@@ -173,9 +173,8 @@ def test_the_limit_counts_the_variance_over_examples_and_over_runs(group: np.nda
     """Both variances by hand; of the degrees of freedom the mean of Satterthwaite's and the least."""
     values = np.random.default_rng(2).normal(0.1, 0.3, (3, 20)) + np.array([[0.0], [0.1], [0.3]])
     score = np.random.default_rng(3).normal(size=100)
-    found = judge_learning(
-        {"m": [Gain(own, reference, score) for own, reference in zip(values, (0.6, 0.7, 0.8))]}, group
-    )["m"]
+    runs_of_method = [Gain(own, 0.6 + 0.1 * k, score) for k, own in enumerate(values)]
+    found = judge_learning({"m": runs_of_method}, group)["m"]
     over_rows = values.mean(axis=0)
     sums = over_rows - over_rows.mean() if group is None else (over_rows - over_rows.mean()).reshape(5, 4).sum(axis=1)
     units = len(sums)

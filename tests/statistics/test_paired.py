@@ -135,7 +135,7 @@ def test_other_examples_are_refused_by_name():
 
 def test_other_targets_and_classes_are_refused_by_name():
     one = made(1, LABELS, classes=("x", "y", "z"))
-    with pytest.raises(UserError, match="'a' and 'b'.*the target is multiclass in one and ordinal in the other"):
+    with pytest.raises(UserError, match=r"'a' and 'b'.*the target is multiclass in one and ordinal in the other"):
         align({"a": one, "b": made(1, LABELS, target="ordinal")})
     with pytest.raises(UserError, match="the number of classes is 3 in one and 4 in the other"):
         align({"a": one, "b": Predictions(np.zeros((1, 400, 4), dtype=np.float32), LABELS)})
