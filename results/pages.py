@@ -37,6 +37,7 @@ class Study:
         made_of: What these are, if the number alone would surprise.
         parts: The number of shards in which it is made.
         sections: The sections of its report whose tables the page shows.
+        figures: The figures of its report that the page shows, by the names of their files.
     """
 
     heading: str
@@ -45,6 +46,7 @@ class Study:
     made_of: str = ""
     parts: int = 1
     sections: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
 
     def arguments(self, data: Path) -> list[str]:
         """Return the arguments of `dubio run`."""
@@ -53,11 +55,19 @@ class Study:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of `docs/results`."""
+    """A page of `docs/results`.
+
+    Attributes:
+        name: The name of its file.
+        title: Its title.
+        studies: Its sections.
+        scope: What its numbers may be compared with, in sentences.
+    """
 
     name: str
     title: str
     studies: tuple[Study, ...]
+    scope: str = ""
 
     @property
     def path(self) -> Path:
@@ -80,8 +90,9 @@ def read_pages(path: Path = FILE) -> dict[str, Page]:
     for name, table in tomllib.loads(path.read_text(encoding="utf-8"))["page"].items():
         for study in table["study"]:
             check_known(f"key of a study of {name}", study, Study.__dataclass_fields__)
-        studies = (Study(**{**study, "sections": tuple(study.get("sections", ()))}) for study in table["study"])
-        pages[name] = Page(name, table["title"], tuple(studies))
+        lists = ({key: tuple(study.get(key, ())) for key in ("sections", "figures")} for study in table["study"])
+        studies = (Study(**{**study, **own}) for study, own in zip(table["study"], lists, strict=True))
+        pages[name] = Page(name, table["title"], tuple(studies), table.get("scope", ""))
     return pages
 
 

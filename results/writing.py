@@ -8,7 +8,8 @@ from pathlib import Path
 
 import dubio
 from dubio.core.errors import UserError, check_known
-from dubio.core.files import write_file
+from dubio.core.files import file_name, write_file
+from dubio.reporting.charts import drawn, save
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Headline
@@ -35,9 +36,25 @@ def write_page(page: Page, runs: Mapping[Study, Run]) -> Path:
 def _lines(page: Page, runs: Mapping[Study, Run]) -> Iterator[str]:
     yield f"# {page.title}"
     yield from ("", MARK.format(name=page.name), "", version_sentence(), "", DIGITS)
+    yield from ("", page.scope) if page.scope else ()
     for study, run in runs.items():
         yield from ("", f"## {study.heading}", "", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
         yield from study_lines(study, run)
+        yield from figure_lines(study, run, page.path.parent / "figures")
+
+
+def figure_lines(study: Study, run: Run, folder: Path) -> Iterator[str]:
+    """Draw the figures of a study that its page shows, and yield the lines that show them.
+
+    Raises:
+        UnknownName: For a figure that the report does not have.
+    """
+    drawings = {file_name(name): figure for name, figure in run.built.figures()} if study.figures else {}
+    check_known("figure of a study", study.figures, drawings)
+    for name in study.figures:
+        figure = drawings[name]
+        write_file(folder / f"{name}.png", save(drawn(figure.chart), "png"))
+        yield from ("", f"![{figure.title}](figures/{name}.png)", "", f"{figure.caption} {figure.reading}".strip())
 
 
 def study_lines(study: Study, run: Run) -> Iterator[str]:
