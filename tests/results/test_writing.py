@@ -58,8 +58,17 @@ def test_tables_of_named_sections_are_those_of_the_report(run):
 
 def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
-    study = Study("Few", "few.toml --data {data}/x", trainings=4, made_of="two of each")
-    text = write_page(Page("few", "A page", (study,)), {study: run}).read_text(encoding="utf-8")
+    study = Study(
+        "Few", "few.toml --data {data}/x", trainings=4, made_of="two of each", figures=("breast-cancer-referral",)
+    )
+    page = Page("few", "A page", (study,), scope="Nothing follows from these.")
+    text = write_page(page, {study: run}).read_text(encoding="utf-8")
+    assert "\nNothing follows from these.\n" in text
+    assert "![Referral curves](figures/breast-cancer-referral.png)" in text
+    assert (tmp_path / "figures" / "breast-cancer-referral.png").read_bytes().startswith(b"\x89PNG")
+    wrong = replace(study, figures=("breast-cancer-referal",))
+    with pytest.raises(UnknownName, match="breast-cancer-referral"):
+        write_page(Page("few", "A page", (wrong,)), {wrong: run})
     assert text.startswith("# A page\n")
     assert f"Made with dubio {dubio.__version__}, commit " in text
     assert "dubio run few.toml --data DATA/x" in text
