@@ -249,7 +249,13 @@ def test_the_curve_is_the_risk_of_the_most_certain_rows_and_ends_at_all_rows() -
     retained = int((1 - NEW.probs.max(axis=1) <= RISK.threshold).sum())
     point = {"x": pytest.approx(retained / 700, abs=1e-5), "y": pytest.approx(wrong[:retained].mean(), abs=1e-5)}
     assert [list(rows) for rows in others] == [[{"y": 0.1}], [point], [point]]
-    assert f"retains {retained / 700:.1%}" in figure.reading
+    assert f"retains {retained / 7:.1f}\xa0%" in figure.reading
+
+
+@pytest.mark.parametrize("sheet", [policy_sheet(RISK, NEW, by=("site",)), policy_sheet(VOID)], ids=["new", "alone"])
+def test_every_per_cent_of_a_sheet_stands_behind_a_space(sheet: PolicySheet) -> None:
+    assert re.findall(r"\S*\d%", words(sheet)) == []
+    assert re.search(r"\d %", words(sheet, "observed"))
 
 
 def test_the_page_has_a_picture_and_no_script() -> None:

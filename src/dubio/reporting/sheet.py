@@ -36,6 +36,7 @@ from dubio.reporting.sheet_wording import (
     calibration_warning,
     guarantee_terms,
     limit_terms,
+    per_cent,
     rule_terms,
     sheet_title,
     short,
@@ -218,7 +219,7 @@ def _figures(policy: Policy, observed: _Observed | None, file: str) -> tuple[str
     if observed is None:
         return "Observed", (Text(figures, "small"),) if figures else ()
     rows, retained = len(observed.rows), int(observed.applied.retained.sum())
-    count = f"{retained:,} of {rows:,} {plural('row', rows)} retained ({retained / rows:.1%})"
+    count = f"{retained:,} of {rows:,} {plural('row', rows)} retained ({per_cent(retained / rows, '.1f')})"
     checked = not (policy.void or observed.is_calibration or observed.rows.kind in SELECTED)
     blocks: list[Block] = [_standing(policy, observed, checked)]
     if warnings := tuple(text for text in observed.applied.warnings if text != policy.guarantee):
@@ -294,7 +295,7 @@ def _curve(policy: Policy, observed: _Observed) -> Iterator[Figure]:
     if point.risk is not None:
         share, (low, high) = point.retained / points.rows, point.risk.interval
         here = [{"x": share, "y": point.risk.value}]
-        reading = (f"Diamond: the policy retains {share:.1%} of these rows, with an error of {point.risk.value:.4f} "
+        reading = (f"Diamond: the policy retains {per_cent(share, '.1f')} of these rows, with an error of {point.risk.value:.4f} "
                    f"[{low:.4f}, {high:.4f}].")  # fmt: skip
     chart = partial(operating_point_chart, curve, here, target)
     yield Figure(CURVE, f"Risk–coverage curve on {source}", caption, chart, reading=reading)
@@ -340,7 +341,7 @@ def _subgroups(observed: _Observed) -> Iterator[Block]:
 def _subgroup(value: str, own: SubgroupRates, grouped: bool, names: Sequence[str]) -> Row:
     rates = {rate.name: rate for rate in own.rates}
     sizes = (own.rows, own.units) if grouped else (own.rows,)
-    cells = [*(TableCell(f"{size:,}") for size in sizes), TableCell(f"{1 - own.retained / own.rows:.1%}")]
+    cells = [*(TableCell(f"{size:,}") for size in sizes), TableCell(per_cent(1 - own.retained / own.rows, ".1f"))]
     for name in names:
         rate = rates.get(name)
         cells.append(TableCell("–") if rate is None else TableCell(f"{rate.value:.3f}", bounds(rate.interval)))

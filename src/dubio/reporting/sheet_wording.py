@@ -28,9 +28,9 @@ def short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def per_cent(share: float) -> str:
-    """Return a share in per cent, with up to four digits."""
-    return f"{100 * share:.4g}\N{NO-BREAK SPACE}%"
+def per_cent(share: float, digits: str = ".4g") -> str:
+    """Return a share in per cent, by default with up to four digits."""
+    return f"{100 * share:{digits}}\N{NO-BREAK SPACE}%"
 
 
 def by_groups(policy: Policy) -> bool:
@@ -124,8 +124,8 @@ def calibration_figures(policy: Policy) -> str:
     Where a part of the set chose the thresholds, the figures are those of the other part.
     """
     evidence = policy.evidence
-    figures = [f"{evidence['coverage']:.1%} retained"] if "coverage" in evidence else []
-    figures += [f"{evidence['referred']:.1%} referred"] if "referred" in evidence else []
+    figures = [f"{per_cent(evidence['coverage'], '.1f')} retained"] if "coverage" in evidence else []
+    figures += [f"{per_cent(evidence['referred'], '.1f')} referred"] if "referred" in evidence else []
     rates = [name for name in ("error", "sensitivity", "specificity") if name in evidence]
     figures += [f"{name} {evidence[name]:.4f}" for name in rates]
     if not figures:

@@ -88,6 +88,11 @@ def test_tables_and_figures_fit_the_printed_page(open_page: Opener, page_file: P
     tab.set_viewport_size({"width": 720, "height": 1000})  # A4 without its margins, at 96 pixels per inch
     wide = "all => all.filter((one) => one.getBoundingClientRect().right > 722).map((one) => one.outerHTML)"
     assert tab.locator("main table:visible, main figure svg.marks").evaluate_all(wide) == []
+    size = "parseFloat(getComputedStyle(ELEMENT).fontSize)"
+    larger = f"one => {size.replace('ELEMENT', 'one')} > {size.replace('ELEMENT', 'one.parentElement')}"
+    below_titles = tab.locator("main thead th small").evaluate_all(f"all => all.map({larger})")
+    assert below_titles
+    assert not any(below_titles)
 
 
 def test_the_policy_allows_no_evaluated_and_no_other_script(tab: Any) -> None:

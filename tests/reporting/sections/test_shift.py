@@ -53,6 +53,7 @@ def test_detection_against_scikit_learn(world: World, run: RunView) -> None:
         assert float(shown) == pytest.approx(mean["entropy"], abs=1e-6)
         assert float(sort_values(correlations, "confidence")[title]) == pytest.approx(mean["correlation"], abs=1e-6)
         assert mean["correlation"] < 0
+    assert table.caption.startswith("novel: ")
     assert "0.33 with OOD" in table.caption
     assert "0.67 with in-domain" in table.caption
 

@@ -137,7 +137,7 @@ def _column(
 def _caption(task: TaskView, shifted: TestSet) -> str:
     inside, severities = task.in_domain.examples, len(shifted.splits)
     outside = next(split.examples for split in task.splits if split.name == shifted.splits[0])
-    name = f"{shifted.title}: mean over {severities} severities, each" if severities > 1 else shifted.title
+    name = f"{shifted.title}: mean over {severities} severities, each" if severities > 1 else f"{shifted.title}:"
     share = outside / (inside + outside)
     return (
         f"{name} {outside:,} examples against {inside:,} in-domain ones; AUPR by chance: {share:.2f} with OOD or "
