@@ -67,6 +67,14 @@ def test_the_card_names_data_scores_policy_and_the_limit_of_the_seal(folder):
         assert words in card, words
 
 
+@pytest.mark.parametrize(("method", "warned"), [("mc-dropout", True), ("deterministic", False)])
+def test_the_card_has_the_cautions_about_its_own_method_alone(texts_run, tmp_path, method, warned):
+    assert any("mc-dropout" in text for text in texts_run.manifest["advice"])
+    own = RunModel.select(texts_run, method)
+    card = (export_model(own, own.model(), tmp_path / "model") / "card.md").read_text()
+    assert ("Sampling noise at a rate" in card) is warned
+
+
 @pytest.mark.parametrize("name", ["model.json", "weights-0.safetensors", "encoder-0.json", "card.md"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
 def test_a_damaged_file_is_refused_in_one_sentence(folder, tmp_path, name, damage):

@@ -90,7 +90,7 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, content
 def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="no such file"):
         read_table(tmp_path / "none.csv")
-    with pytest.raises(UnknownName, match=r"column for text in t\.csv 'bodi'\. Did you mean 'body'"):
+    with pytest.raises(UnknownName, match=r"column for text in t\.csv: 'bodi'\. Did you mean 'body'"):
         table(body=["x"], topic=["y"]).texts("bodi")
 
 

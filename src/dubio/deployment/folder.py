@@ -11,7 +11,8 @@ can seal it again. Nothing in it is executed or unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,7 +82,7 @@ class ModelSource:
         command: The command of the run, where it has one.
         splits: Its data.
         scores: Scores on the in-domain test split, as this model is calibrated; None where one is undefined.
-        cautions: Reasons to distrust the run's results.
+        cautions: Reasons to distrust the run's results of this method.
     """
 
     task: Mapping[str, Any]
@@ -175,7 +176,15 @@ def model_source(selected: RunModel, model: Model) -> ModelSource:
     scores = {name: float(value) if value == value and abs(value) != float("inf") else None
               for name, value in values.items()}  # fmt: skip
     benchmark, command = manifest.get("benchmark") or {}, str(manifest.get("command", ""))
-    return ModelSource(task, benchmark, command, splits, scores, tuple(manifest["advice"]))
+    names = {row["name"] for row in manifest["methods"]}
+    cautions = tuple(text for text in manifest["advice"] if _is_about(model.names.method, text, names))
+    return ModelSource(task, benchmark, command, splits, scores, cautions)
+
+
+def _is_about(method: str, caution: str, names: Collection[str]) -> bool:
+    """Return whether a caution of a run concerns a method: it names it, or none of the run's methods."""
+    named = set(re.findall(r"[\w-]+", caution)) & set(names)
+    return not named or method in named
 
 
 def load(path: str | Path, *, device: str = "cpu") -> Model:

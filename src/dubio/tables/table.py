@@ -72,7 +72,7 @@ class Table:
             UserError: When its cells are no single values, such as records.
         """
         if name not in self.columns:
-            raise UnknownName(f"column for {argument} in {self.path.name}", name, self.columns)
+            raise UnknownName(f"column for {argument} in {self.path.name}:", name, self.columns)
         cells = self.columns[name]
         if cells is None:
             raise UserError(f"column {name!r} for {argument} has cells that are records, bytes or lists of lists; "

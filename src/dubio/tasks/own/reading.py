@@ -85,7 +85,8 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
         raise UserError(f"label must name the column of classes; {present}")
     if (options.text is None) == (not options.features):
         both = "both are" if options.features else "neither is"
-        raise UserError(f"give either text (a column of texts) or features (numeric columns); {both} given. {present}")
+        choice = "either text (--text, a column of texts) or features (--features, numeric columns)"
+        raise UserError(f"give {choice}; {both} given. {present}")
     for argument, column in options.columns().items():
         table.column(column, argument)  # named before any other error that a wrong name would cause
     if options.text is not None:
