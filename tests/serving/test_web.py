@@ -87,8 +87,8 @@ BAD_BODIES = {
     "refused by the model": (b'{"rows": [{"row": {"a": 13, "b": 1}}]}', 422, "must not be 13"),
     "other classes": (b'{"rows": [{"probabilities": {"ham": 0.5, "eggs": 0.5}}]}', 422, "unknown class"),
     "a missing class": (b'{"rows": [{"probabilities": {"ham": 1.0}}]}', 422, "need the class 'spam'"),
-    "no distribution": (b'{"rows": [{"probabilities": {"ham": 0.9, "spam": 0.9}}]}', 422, "probabilities"),
-    "a share above one": (b'{"rows": [{"probabilities": {"ham": 1.5, "spam": -0.5}}]}', 422, "between 0 and 1"),
+    "no distribution": (b'{"rows": [{"probabilities": {"ham": 0.9, "spam": 0.9}}]}', 422, "0.001; they sum to 1.8."),
+    "a share above one": (b'{"rows": [{"probabilities": {"ham": 1.5, "spam": -0.5}}]}', 422, "and 1; given 1.5."),
     "an id twice": (json.dumps({"rows": [{"id": "x", "row": ROW}] * 2}).encode(), 422, "'x' is there twice"),
     "an empty id": (json.dumps({"rows": [{"id": "", "row": ROW}]}).encode(), 422, "1 to 200 characters"),
     "an id with a line end": (json.dumps({"rows": [{"id": "a\nb", "row": ROW}]}).encode(), 422, "1 to 200 characters"),
@@ -197,6 +197,26 @@ def test_token_host_and_origin_are_checked(tmp_path):
         for name in ("host", "origin", "authorization"):  # of two, one might be checked and the other used
             twice = client.get("/queue", headers=[(name, "testserver"), (name, "testserver")])
             assert (twice.status_code, name in twice.json()["error"]) == (400, True)
+
+
+def test_a_connection_that_ends_before_the_body_is_no_unexpected_error(client, capsys):
+    """The server asked for a report of its own fault when a client hung up."""
+    messages = iter([{"type": "http.request", "body": b'{"rows": [', "more_body": True}, {"type": "http.disconnect"}])
+    sent = []
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/decide", "raw_path": b"/decide", "query_string": b"",
+             "headers": headers, "http_version": "1.1", "scheme": "http", "root_path": "",
+             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}  # fmt: skip
+    client.portal.call(client.app, scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_that_nobody_foresaw_is_500_without_traceback_or_content(tmp_path, capsys):

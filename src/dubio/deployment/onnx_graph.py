@@ -129,8 +129,7 @@ def write_onnx(model: Model, path: Path, examples: Examples) -> None:
 
 def _export(graph: Graph, arrays: dict[str, NDArray[Any]], path: Path) -> None:
     """Write a graph for batches of any size, and texts of any length; the exporter's remarks are left out."""
-    dynamic = torch.export.Dim.DYNAMIC
-    axes = tuple({0: dynamic, 1: dynamic} if name == "tokens" else {0: dynamic} for name in arrays)
+    axes = tuple({0: "rows", 1: "words"} if name == "tokens" else {0: "rows"} for name in arrays)
     tensors = tuple(map(torch.from_numpy, arrays.values()))
     for name in ("torch.onnx", "onnxscript", "onnx_ir"):
         logging.getLogger(name).setLevel(logging.ERROR)

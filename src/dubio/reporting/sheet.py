@@ -295,8 +295,8 @@ def _curve(policy: Policy, observed: _Observed) -> Iterator[Figure]:
     if point.risk is not None:
         share, (low, high) = point.retained / points.rows, point.risk.interval
         here = [{"x": share, "y": point.risk.value}]
-        reading = (f"Diamond: the policy retains {per_cent(share, '.1f')} of these rows, with an error of {point.risk.value:.4f} "
-                   f"[{low:.4f}, {high:.4f}].")  # fmt: skip
+        reading = (f"Diamond: the policy retains {per_cent(share, '.1f')} of these rows, with an error of "
+                   f"{point.risk.value:.4f} [{low:.4f}, {high:.4f}].")  # fmt: skip
     chart = partial(operating_point_chart, curve, here, target)
     yield Figure(CURVE, f"Risk–coverage curve on {source}", caption, chart, reading=reading)
 

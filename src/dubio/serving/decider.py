@@ -16,7 +16,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.specs import canonical
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.values import as_logits
+from dubio.formats.values import SLACK, TOLERANCE, as_logits
 from dubio.metrics.quantities import CONFIDENCE, confidence, uncertainty
 from dubio.referral.application import DECISIONS, RowDecision, class_names, decide_each
 from dubio.referral.policy import Policy
@@ -183,8 +183,16 @@ class Decider:
                     raise UnknownName(f"class of {location}", name, self.classes)
             if missing := [name for name in self.classes if name not in sample]:
                 raise UserError(f"{location}: probabilities need the class {missing[0]!r}.")
+            self._check_probabilities(sample, f"{location}.probabilities")
         values = np.array([[[sample[name] for name in self.classes]] for sample in samples])
         return as_logits(values, "probs", self.target, name=f"{location}.probabilities")[:, 0]
+
+    def _check_probabilities(self, sample: Probabilities, location: str) -> None:
+        for name, value in sample.items():
+            if not 0 <= value <= 1 + SLACK:
+                raise UserError(f"{location}: that of {name!r} must lie between 0 and 1; given {value:g}.")
+        if self.target != "multilabel" and abs((total := sum(sample.values())) - 1) > TOLERANCE:
+            raise UserError(f"{location} must sum to one within {TOLERANCE:g}; they sum to {total:.6g}.")
 
     # --- decisions --------------------------------------------------------------------------------------------------
 

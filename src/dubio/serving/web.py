@@ -18,7 +18,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Lifespan, Scope
@@ -182,6 +182,8 @@ class Service:
                         break
         except TimeoutError:
             raise Refused(408, f"the body took longer than {self.limits.seconds:g} seconds.") from None
+        except ClientDisconnect:
+            raise Refused(400, "the connection ended before the body did.") from None
         if size > self.limits.body:
             raise Refused(413, f"a body may have {self.limits.body} bytes; this one has more.")
         return b"".join(chunks)
