@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from PIL import Image
 
 import dubio
 from dubio.core.errors import UserError, check_known
@@ -53,7 +56,7 @@ def figure_lines(study: Study, run: Run, folder: Path) -> Iterator[str]:
     check_known("figure of a study", study.figures, drawings)
     for name in study.figures:
         figure = drawings[name]
-        write_file(folder / f"{name}.png", save(drawn(figure.chart), "png"))
+        write_file(folder / f"{name}.png", few_colours(save(drawn(figure.chart), "png")))
         yield from ("", f"![{figure.title}](figures/{name}.png)", "", f"{figure.caption} {figure.reading}".strip())
 
 
@@ -68,6 +71,13 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
         yield from section_lines(run, task, study.sections)
     yield from ("", how_to_read(view))
+
+
+def few_colours(image: bytes) -> bytes:
+    """Return a PNG in 256 colours: a tenth of the bytes, and no difference to the eye in a figure of lines."""
+    target = io.BytesIO()
+    Image.open(io.BytesIO(image)).convert("RGB").quantize(256).save(target, "png", optimize=True)
+    return target.getvalue()
 
 
 def section_lines(run: Run, task: TaskView, names: Sequence[str]) -> Iterator[str]:
