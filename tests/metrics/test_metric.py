@@ -107,6 +107,43 @@ def test_every_metric_has_a_summary_and_a_reason_where_it_does_not_rank():
         assert metric.comparable == (not metric.why_not), metric.name
 
 
+HIGHER_IS_BETTER = frozenset({
+    "accuracy", "accuracy_at_half", "au_arc", "auc_from_grade", "class_auroc", "conformal_coverage", "disagreement",
+    "diversity", "id_aupr", "macro_f1", "macro_f1_at_half", "micro_f1", "micro_f1_at_half", "misclassification_aupr",
+    "misclassification_auroc", "ood_aupr", "ood_aupr_as_published", "ood_auroc", "ood_auroc_as_published",
+    "ood_correlation_as_published", "pairwise_kl", "quadratic_kappa", "referral_accuracy",
+    "referral_accuracy_as_published", "referral_auc", "referral_auc_as_published", "referral_gain",
+    "sensitivity_at_specificity", "specificity_at_sensitivity",
+})  # fmt: skip
+REVISED = frozenset({
+    "accuracy", "error", "macro_f1", "micro_f1", "calibrated_aurc", "calibrated_brier", "calibrated_nll",
+    "conformal_coverage", "conformal_set_size",
+})  # fmt: skip
+"""Metrics whose definition has changed once: version 2."""
+
+
+def test_directions_versions_and_the_fewest_units():
+    metrics = [entry.factory() for entry in METRICS.entries() if entry.origin.startswith("dubio.")]
+    assert {metric.name for metric in metrics if metric.better == "higher"} == HIGHER_IS_BETTER
+    assert {metric.name: metric.version for metric in metrics if metric.version != 1} == dict.fromkeys(REVISED, 2)
+    assert {metric.name: metric.least_units for metric in metrics if metric.least_units != 2} == {"ood_fpr95": 40}
+    assert metric_named("ood_correlation(quantity=predictive_entropy)").better == "higher"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{name}(bins=15)" for name in ("ece", "ece_adaptive", "ece_pooled", "classwise_ece", "sce", "ace")),
+        "tace(bins=15, threshold=0.001)", "tace_as_published(bins=15, threshold=0.001)", "auc_from_grade(grade=2)",
+        "sensitivity_at_specificity(specificity=0.8, retained=1.0)", "aurc(quantity=confidence)",
+        "specificity_at_sensitivity(sensitivity=0.85, retained=1.0)", "referral_accuracy_as_published(retained=0.8)",
+        "referral_auc_as_published(retained=0.8)", "ood_correlation_as_published(quantity=entropy, kind=dropout)",
+    ],
+)  # fmt: skip
+def test_defaults_are_left_out_of_the_name(text):
+    assert metric_named(text).name == text.partition("(")[0]
+
+
 def test_contributions_average_to_the_value():
     for predictions in worlds(3):
         found = score_each(predictions)
