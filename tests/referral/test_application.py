@@ -374,3 +374,11 @@ def test_a_table_in_parquet_needs_pyarrow_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match="parquet"):
         applied.to_parquet()
+
+
+def test_a_row_at_the_threshold_is_retained_alone_as_among_others():
+    calibration = easy(200)
+    policy = fit_capacity_policy(calibration, capacity=0.2)
+    uncertainties = rounded_uncertainty(calibration, "confidence")
+    assert (uncertainties == policy.threshold).any()
+    assert [row.retained for row in decide_each(policy, calibration)] == (uncertainties <= policy.threshold).tolist()

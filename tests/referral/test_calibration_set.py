@@ -107,3 +107,11 @@ def test_rows_that_the_policy_was_not_fitted_on_are_left_out_of_its_calibration_
     assert len(calibration_rows(FITS[kind](own), own)) == (370 if kind == "capacity" else 340)
     forced = replace(own, kind="val")
     assert calibration_rows(FITS[kind](forced, allow_selected=True), forced) is not None
+
+
+def test_a_calibration_set_that_selection_has_used_is_recognised_too():
+    selected = easy(kind="val")
+    policy = FITS["risk"](selected, allow_selected=True)
+    rows = calibration_rows(policy, selected)
+    assert rows is not None
+    assert len(rows) == len(selected)

@@ -291,3 +291,12 @@ def test_a_policy_file_with_another_share_of_the_level_is_refused():
         with pytest.raises(BadFile):
             Policy.from_json(json.dumps(document | changed))
     assert Policy.from_json(json.dumps(document)).family.systems == 2
+
+
+def test_the_refusal_that_is_nearest_to_a_guarantee_is_told():
+    doubts = np.linspace(0.01, 0.4, 30)
+    systems = {"right": of_doubts(doubts, np.zeros(30)), "wrong": of_doubts(doubts, np.ones(30))}
+    with pytest.raises(NoGuarantee) as refusal:
+        fit_risk_policies(systems, targets=(0.01, 0.02))
+    level = 0.05 / 4  # two targets, two systems; of 30 rows without an error (1 − r)³⁰ ≤ α
+    assert 1 - level ** (1 / 30) <= refusal.value.upper < 0.2

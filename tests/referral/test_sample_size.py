@@ -160,3 +160,27 @@ def test_coverages_are_tried_at_every_tenth() -> None:
     assert needed.units == pytest.approx(least / 0.1, rel=0.02)
     limited = units_needed(some, max_risk=0.1, confidence=0.9, quantity="confidence", refused=0)
     assert needed == limited
+
+
+def few_rows(wrong: int, kind: str = "cal") -> Predictions:
+    """Three rows, the last so many of them wrong."""
+    logits = np.log([[[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]]]).astype(np.float32)
+    return Predictions(logits, (np.arange(3) >= 3 - wrong).astype(np.int64), kind=kind)
+
+
+def test_rows_of_which_some_coverage_is_right_are_too_few_and_those_at_the_bound_wrong_too_often() -> None:
+    options = {"confidence": 0.95, "quantity": "confidence"}
+    assert sample_size_sentence(few_rows(1), max_risk=0.05, **options).startswith("These rows are too few")  # type: ignore[arg-type]
+    tied = Predictions(np.zeros((1, 2, 2), dtype=np.float32) + np.array([0.5, 0.0], dtype=np.float32), np.array([0, 1]))
+    assert sample_size_sentence(tied, max_risk=0.5, **options).startswith("Even 10,000 rows like these")  # type: ignore[arg-type]
+    assert sample_size_sentence(few_rows(1, "val"), max_risk=0.05, **options).startswith("These rows")  # type: ignore[arg-type]
+
+
+def test_more_units_than_are_searched_are_not_promised() -> None:
+    # Of the most certain tenth 1,600 rows would do, of which ten times as many must be drawn: more than 10,000.
+    odds, labels = np.linspace(6.0, 0.1, 1000), (np.arange(1000) >= 100).astype(np.int64)
+    some = Predictions(np.stack([odds, np.zeros(1000)], axis=1)[None].astype(np.float32), labels, kind="cal")
+    count = least_count(0.5 / 101, 0.0085, level=0.09, bound=ROWS)
+    assert count is not None
+    assert 1000 < count < 10_000
+    assert units_needed(some, max_risk=0.0085, confidence=0.9, quantity="confidence") is None

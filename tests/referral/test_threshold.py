@@ -123,3 +123,9 @@ def test_a_referred_row_stays_below_the_stated_probability_and_never_at_it():
 def test_rows_that_no_decimal_divides_have_the_limit_itself():
     policy = replace(fit_capacity_policy(easy(), capacity=0.3), threshold=1.5e-11, seen=(1e-12,))
     assert least_probability(policy, [1.6e-11]) == (1 - 1.5e-11 * (1 - 2.0**-16), 9)
+
+
+def test_a_new_row_at_the_threshold_is_retained_and_changes_no_sentence():
+    policy = fit_capacity_policy(easy(50), capacity=0.5)
+    assert least_probability(policy, [policy.threshold]) == least_probability(policy)
+    assert rule(policy, [policy.threshold]) == rule(policy)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dubio.core.predictions import Predictions
-from dubio.referral.units import just_below, rounded, rounded_uncertainty
+from dubio.referral.units import Claim, ClaimEstimate, Units, just_below, rounded, rounded_uncertainty
 
 
 def test_uncertainties_that_differ_by_rounding_are_equal():
@@ -32,3 +32,13 @@ def test_values_are_rounded_to_sixteen_binary_digits():
     assert just_below(0.75) == 0.75 - step
     assert just_below(0.5) == 0.5 - step / 2
     assert just_below(0.0) < 0
+
+
+def test_the_loss_of_nothing_retained_is_zero_and_of_units_the_mean_of_theirs():
+    units = Units(np.array([0.1, 0.2, 0.3]), np.array([0, 0, 1]), 2, False)
+    claim = Claim("error", np.ones(3, dtype=bool), np.array([1.0, 0.0, 1.0]), 0.1)
+    everyone = np.ones(2, dtype=bool)
+    assert units.estimate(claim, 0.05, everyone) == ClaimEstimate(0.0, 0)
+    assert units.estimate(claim, 0.2, everyone) == ClaimEstimate(0.5, 1)
+    assert units.estimate(claim, 1.0, everyone) == ClaimEstimate(0.75, 2)
+    assert units.estimate(claim, 1.0, np.array([False, True])) == ClaimEstimate(1.0, 1)
