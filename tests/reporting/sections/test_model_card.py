@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dubio.reporting.build import Report
+from dubio.reporting.section import Text
+from dubio.reporting.sections import model_card
 from dubio.reporting.sections.model_card import card_rows, caveats, split_table
 from tests.reporting.stored_runs import task_of
 
@@ -45,3 +49,9 @@ def test_caveats_say_what_is_missing_and_what_goes_unnoticed(report: Report) -> 
     once = {run.method: run for run in report.run.manifest.runs if run.task == "digits"}
     alone = replace(report.run, manifest=replace(report.run.manifest, runs=tuple(once.values())))
     assert any("trained once" in text for text in caveats(alone, task))
+
+
+def test_without_caveats_there_is_no_empty_note(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_card, "caveats", lambda run, task: iter(()))
+    shown = list(model_card.ModelCard().task_blocks(report.run, task_of(report.run, "digits")))
+    assert not [block for block in shown if isinstance(block, Text)]

@@ -251,6 +251,10 @@ def test_the_sentence_names_the_least_and_the_most_and_those_that_data_cannot_he
         "300 examples (144 groups) for MC dropout",
     ):  # fmt: skip
         assert phrase in sentence
+    like_test = replace(first, needed=SampleSize(41, 0.3, 0.02))
+    sentence = calibration_size_sentence(run, task, {"deterministic": like_test, "mc-dropout": second})
+    assert "like the test set, more than these are needed for Deterministic, 300 examples (144 groups) for" in sentence
+    assert risk_cells(like_test)[".needed"].text == "more than these"
     hopeless = replace(first, needed=None)
     sentence = calibration_size_sentence(run, task, {"deterministic": first, "mc-dropout": hopeless})
     assert "would not help MC dropout" in sentence

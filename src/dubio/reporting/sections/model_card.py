@@ -31,7 +31,8 @@ class ModelCard(Section):
         """Yield the card, the splits and the caveats."""
         yield Definitions(tuple(card_rows(task)))
         yield split_table(task)
-        yield Text(tuple(caveats(run, task)), "note")
+        if limits := tuple(caveats(run, task)):
+            yield Text(limits, "note")
 
 
 def card_rows(task: TaskView) -> Iterator[tuple[str, str]]:

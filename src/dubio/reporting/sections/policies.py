@@ -375,6 +375,8 @@ def _needed(policy: RiskPolicy) -> TableCell:
         hint = "the retained are wrong too often at every coverage"
         return TableCell("more data would not help", place="unranked", hint=hint)
     hint = f"retaining {needed.retained:.0%} of them, {needed.error:.2g} of those wrong"
+    if needed.units == policy.units + 1:  # the test set suggests that these would do
+        return TableCell("more than these", sort_key=f"{needed.units}", hint=hint)
     return value_cell(needed.units, ",", "groups" if policy.grouped else "examples", hint=hint)
 
 
@@ -409,10 +411,11 @@ def calibration_size_sentence(run: RunView, task: TaskView, policies: Mapping[st
     sizes = {title: policy.needed.units for title, policy in refused.items() if policy.needed is not None}
     if sizes:
         least, most = min(sizes.values()), max(sizes.values())
-        needed = f"{some.amount(least)} are needed for {listed([title for title in sizes if sizes[title] == least])}"
+        amount = f"at least about {some.amount(least)}" if least > some.units + 1 else "more than these"
+        needed = f"{amount} are needed for {listed([title for title in sizes if sizes[title] == least])}"
         if most > least:
             needed += f", {some.amount(most)} for {listed([title for title in sizes if sizes[title] == most])}"
-        text += f" If further data are like the test set, at least about {needed}. Plan for twice the number."
+        text += f" If further data are like the test set, {needed}. Plan for twice the number."
     hopeless = [title for title in refused if title not in sizes]
     if hopeless:
         text += f" More data would not help {listed(hopeless)}: the retained are wrong too often at every coverage."

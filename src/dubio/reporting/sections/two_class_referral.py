@@ -379,8 +379,9 @@ def _screening_target() -> Iterator[altair.Chart]:
     yield diagonal.encode(*_rates("zero", "zero"), x2="one:Q", y2="one:Q")
     rates = tooltips({"NHS: sensitivity": "sensitivity:Q", "specificity": "specificity:Q"})
     yield chart.mark_point(shape="cross", size=90, filled=True, color="currentColor").encode(x, y, tooltip=rates)
-    name = f"NHS: sensitivity {sensitivity:.0%}, specificity {specificity:.0%}"
-    yield chart.mark_text(text=name, align="left", baseline="top", dx=7, dy=3, fontSize=10).encode(x, y)
+    name = f"cross: NHS, sensitivity {100 * sensitivity:g} %, specificity {100 * specificity:g} %"
+    corner = _rates("one", "zero")  # the corner that no useful curve comes near
+    yield chart.mark_text(text=name, align="right", baseline="bottom", dx=-4, dy=-4, fontSize=10).encode(*corner)
 
 
 def _rates(x: str, y: str) -> tuple[altair.X, altair.Y]:
