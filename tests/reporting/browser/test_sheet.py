@@ -62,4 +62,6 @@ def test_a_dark_scheme_and_a_narrow_window_leave_the_sheet_readable(browser: Any
     page.set_content(policy_sheet(RISK, NEW, by=("site",)).to_html())
     assert page.evaluate("getComputedStyle(document.querySelector('main')).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    firsts = page.locator("tbody tr > :first-child").evaluate_all("all => all.map((one) => one.clientWidth)")
+    assert min(firsts) >= 100  # names of rates stood there in columns of two letters
     page.close()
