@@ -328,15 +328,19 @@ def _framed(
     )
 
 
+FREE_OF_MARKUP = str.maketrans("<&>", ",.:")
+"""Three letters of base85 that mean something in HTML, and what stands for them."""
+
+
 def packed_text(text: str) -> str:
-    """Return a text deflated (RFC 1950) and in base64."""
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    """Return a text deflated (RFC 1950) and in base85, which takes 6 % less than base64."""
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode().translate(FREE_OF_MARKUP)
 
 
 def unpacked_text(page: str, name: str) -> bytes:
     """Return a deflated text of a page: its ``data`` or ``library``."""
-    (text,) = re.findall(f'id="page-{name}">([A-Za-z0-9+/=]*)</script>', page)
-    return zlib.decompress(base64.b64decode(text))
+    (text,) = re.findall(f'id="page-{name}">([^<]*)</script>', page)
+    return zlib.decompress(base64.b85decode(text.translate({new: old for old, new in FREE_OF_MARKUP.items()})))
 
 
 def read_page_data(page: str) -> Json:

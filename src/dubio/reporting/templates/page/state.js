@@ -2,9 +2,21 @@
 let data = null;
 const widgets = {};
 
-// Document and library are deflated and in base64: unpacked by the browser, without a library.
+// Document and library are deflated and in base85 (four bytes in five letters): unpacked by the browser, without a library.
+const BASE85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=:?@^_`{|}~";
+function bytes85(text) {
+  const digits = new Uint8Array(128);
+  [...BASE85].forEach((letter, value) => { digits[letter.charCodeAt(0)] = value; });
+  const filled = text + "~".repeat((5 - (text.length % 5)) % 5);
+  const view = new DataView(new ArrayBuffer((filled.length / 5) * 4));
+  for (let start = 0, value = 0; start < filled.length; start += 5, value = 0) {
+    for (let next = start; next < start + 5; next += 1) value = value * 85 + digits[filled.charCodeAt(next)];
+    view.setUint32((start / 5) * 4, value);
+  }
+  return new Uint8Array(view.buffer, 0, Math.floor((text.length * 4) / 5));
+}
 async function unpack(id) {
-  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
+  const bytes = bytes85(document.getElementById(id).textContent);
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 }
 
