@@ -40,14 +40,15 @@ class Logistic:
     def __init__(self):
         self.batches = []
 
-    def predictions(self, rows):
+    def predictions(self, rows, references=()):
         self.batches.append(len(rows))
         for index, row in enumerate(rows):
+            own = references[index] if references else f"row {index}"
             for name in self.columns:
                 if not isinstance(row[name], int | float):
-                    raise UserError(f"row {index}: column {name!r} must be a number; given {row[name]!r}.")
+                    raise UserError(f"{own}: column {name!r} must be a number; given {row[name]!r}.")
             if row["a"] == 13:
-                raise UserError(f"row {index}: column 'a' must not be 13.")
+                raise UserError(f"{own}: column 'a' must not be 13.")
         return logistic(np.array([[row["a"], row["b"]] for row in rows], dtype=float))
 
 

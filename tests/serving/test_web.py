@@ -164,7 +164,7 @@ def test_more_requests_than_allowed_are_told_to_try_again(tmp_path):
     class Slow(Logistic):
         gate, reached = threading.Event(), threading.Semaphore(0)
 
-        def predictions(self, rows):
+        def predictions(self, rows, references=()):
             self.reached.release()
             assert self.gate.wait(20)
             return super().predictions(rows)
@@ -199,6 +199,12 @@ def test_token_host_and_origin_are_checked(tmp_path):
             assert (twice.status_code, name in twice.json()["error"]) == (400, True)
 
 
+def test_a_row_that_the_model_refuses_is_named_by_its_id(client):
+    sent = [*rows(3), {"id": "scan-7", "row": {"a": 13, "b": 0}}]
+    response = client.post("/decide", json={"rows": sent})
+    assert (response.status_code, response.json()) == (422, {"error": "row 'scan-7': column 'a' must not be 13."})
+
+
 def test_a_connection_that_ends_before_the_body_is_no_unexpected_error(client, capsys):
     """The server asked for a report of its own fault when a client hung up."""
     messages = iter([{"type": "http.request", "body": b'{"rows": [', "more_body": True}, {"type": "http.disconnect"}])
@@ -221,7 +227,7 @@ def test_a_connection_that_ends_before_the_body_is_no_unexpected_error(client, c
 
 def test_an_error_that_nobody_foresaw_is_500_without_traceback_or_content(tmp_path, capsys):
     class Broken(Logistic):
-        def predictions(self, rows):
+        def predictions(self, rows, references=()):
             raise RuntimeError(f"secret {rows}")
 
     with client_of(tmp_path, model=Broken()) as client:

@@ -57,8 +57,8 @@ class Classifier(Protocol):
     def policy(self) -> Policy | None:
         """The policy that it was exported with."""
 
-    def predictions(self, rows: Sequence[Mapping[str, Any]]) -> Predictions:
-        """Predict rows, each of them as if it were alone."""
+    def predictions(self, rows: Sequence[Mapping[str, Any]], references: Sequence[str] = ()) -> Predictions:
+        """Predict rows, each of them as if it were alone; a refusal calls them by these names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +239,8 @@ class Decider:
                 stacked = np.stack([items[index].logits for index in indices], axis=1)  # type: ignore[misc]
                 parts.append((indices, self._as_predictions(stacked)))
             elif self.model is not None:
-                parts.append((indices, self.model.predictions([items[index].cells or {} for index in indices])))
+                names = [f"row {items[index].id!r}" for index in indices]
+                parts.append((indices, self.model.predictions([items[index].cells or {} for index in indices], names)))
         return parts
 
     def _as_predictions(self, logits: Logits) -> Predictions:

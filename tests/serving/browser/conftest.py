@@ -37,7 +37,7 @@ class Stub:
     def __init__(self, inputs: str, columns: tuple[str, ...], classes: tuple[str, ...]) -> None:
         self.inputs, self.columns, self.classes, self._count = inputs, columns, classes, 0
 
-    def predictions(self, rows: list[Any]) -> Predictions:
+    def predictions(self, rows: list[Any], references: object = ()) -> Predictions:
         shifts = np.arange(self._count, self._count + len(rows))
         self._count += len(rows)
         logits = np.zeros((1, len(rows), len(self.classes)), dtype=np.float32)

@@ -145,7 +145,7 @@ def test_every_broken_file_is_a_line_of_the_report_and_none_is_fatal(eyes):
     assert told[1] == "stray.jpg: image without label (left out)"
     assert told[2].startswith("cut: unreadable: image file is truncated")
     assert told[3] == "empty: unreadable: the file is empty (left out)"
-    assert told[4].startswith("words: unreadable: cannot identify")
+    assert told[4] == "words: unreadable: its format is not that of a picture (left out)"
     assert told[5] == "copy: same photograph: the same as good (left out)"
     assert told[6:] == ["black: too dark (kept)", "card: no disc (kept)"]
 

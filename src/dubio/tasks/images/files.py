@@ -79,6 +79,8 @@ def reading(source: Path | BinaryIO, read: Callable[[Any], T]) -> T:
         with image_module.open(source) as image:
             check_pixels(*image.size)
             return read(image)
+    except image_module.UnidentifiedImageError as fault:  # its message has the address of an object in memory
+        raise Unreadable("its format is not that of a picture") from fault
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as fault:
         raise Unreadable(str(fault) or type(fault).__name__) from fault
 
