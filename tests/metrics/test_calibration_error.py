@@ -176,3 +176,6 @@ def test_none_of_them_ranks_and_each_says_why():
 def test_bins_below_one_are_refused():
     with pytest.raises(UserError, match="1 to 10,000; given 0"):
         ece(drawn(0), bins=0)
+    with pytest.raises(UserError, match="1 to 10,000; given 10001"):
+        ece_adaptive(drawn(0), bins=10_001)
+    assert 0 < ece(drawn(0), bins=1) < ece(drawn(0), bins=10_000) <= 1
