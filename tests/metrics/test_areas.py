@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import pointbiserialr
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from dubio.core.predictions import Predictions
 from dubio.core.weights import Weights
-from dubio.metrics.areas import excess_risk_area, generalised_risk_area, precision_area, risk_area, roc_area
+from dubio.metrics.areas import (
+    auroc,
+    correlation,
+    correlations,
+    excess_risk_area,
+    fpr_at_tpr,
+    generalised_risk_area,
+    precision_area,
+    risk_area,
+    roc_area,
+)
 from dubio.metrics.calibration_error import Gaps, MassBins
 from dubio.metrics.metric import metric_named
 from dubio.metrics.ranking import Marked, PrefixSums, ordered
@@ -251,3 +262,36 @@ def test_grades_weighted_and_repeated():
         metric = metric_named(name)
         expected = [metric.compute(predictions.take(rows)) for rows in weights.replicates()]
         np.testing.assert_allclose(metric.weighted(predictions, weights), expected, atol=1e-12)
+
+
+def test_scores_of_any_size_are_told_apart_unless_a_unit_is_given():
+    tiny, flags = np.array([1e-9, 2e-9, 3e-9, 4e-9]), np.array([False, True, False, True])
+    assert auroc(tiny, flags) == roc_auc_score(flags, tiny) == 0.75
+    assert auroc(tiny, flags, unit=1.0) == 0.5
+
+
+def test_the_false_positive_rate_is_at_95_per_cent_unless_another_level_is_given():
+    scores, flags = np.arange(40.0), np.arange(40) % 2 == 0
+    # 19 of 20 positives score at least 2; of the 20 negatives all but the one that scores 1
+    assert fpr_at_tpr(scores, flags) == fpr_at_tpr(scores, flags, 0.95) == 0.95
+    assert fpr_at_tpr(scores, flags, 0.5) == 0.5
+
+
+def test_a_correlation_depends_on_no_shift_and_is_undefined_where_only_rounding_varies():
+    rng = np.random.default_rng(1)
+    flags = rng.random(60) < 0.4
+    scores = rng.normal(size=60) + flags
+    for shift in (0.0, 1e6, -1e6):
+        expected = pointbiserialr(flags, scores).statistic
+        assert correlation(scores + shift, flags) == pytest.approx(expected, abs=1e-7)
+    assert np.isnan(correlation(np.array([0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]), np.array([True, False, True, False])))
+    assert correlation(np.array([0.0, 1.0, 0.0]), np.array([False, True, False])) == pytest.approx(1.0)
+    one, two = np.array([-1.0, 0.0, 1.0]), np.array([False, False, True])
+    for scale in (1e-200, 1.0, 1e150):  # squares of squares would leave the range of a double
+        assert correlation(scale * one, two) == pytest.approx(pointbiserialr(two, one).statistic)
+
+
+def test_a_replicate_without_the_extreme_score_has_its_own_correlation():
+    scores, flags = np.array([0.0, 0.1, 0.2, 100.0]), np.array([False, True, True, False])
+    (found,) = correlations(scores, flags, Weights.of(np.array([[1, 2, 1, 0]])))
+    assert found == pytest.approx(pointbiserialr(flags[[0, 1, 1, 2]], scores[[0, 1, 1, 2]]).statistic)
