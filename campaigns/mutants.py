@@ -1,7 +1,7 @@
 """Mutation testing: change the code in one place at a time, and see whether a test notices.
 
 ``python -m campaigns.mutants referral`` makes every mutant of a package (:mod:`campaigns.mutations`), runs the tests
-that reach the changed lines, those of the same module first, until one fails, and lists the mutants that no test
+that reach the changed lines, the quickest of the same module first, until one fails, and lists the mutants that no test
 killed. A survivor that means the same as the original, or whose difference nobody could observe, is explained in
 ``campaigns/mutants.toml``; an explanation that fits no survivor of a complete run is named: the list stays true.
 
@@ -97,10 +97,12 @@ class Reach:
     importers: dict[str, set[str]] = field(default_factory=dict)
 
     def of(self, mutation: Mutation) -> list[str]:
-        """Return the tests that can notice a mutation: those of its own module, then others, the quickest first."""
+        """Return the tests that can notice a mutation, the quickest first; of a function those of its module first."""
         path = str(mutation.path)
-        tests = self.tests.get((path, mutation.line), set()) if mutation.function else self.importers.get(path, set())
+        if not mutation.function:
+            return sorted(self.importers.get(path, set()), key=lambda test: (self.seconds[test], test))
         own = f"{mutation.path.parent.name}/test_{mutation.path.name}::"
+        tests = self.tests.get((path, mutation.line), set())
         return sorted(tests, key=lambda test: (own not in test, self.seconds[test], test))
 
 

@@ -9,8 +9,14 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
 from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
-from dubio.metrics.as_published import aurc_as_published, model_uncertainty_as_published, threshold_auc
+from dubio.metrics.as_published import (
+    aurc_as_published,
+    doubt_of_highest,
+    model_uncertainty_as_published,
+    threshold_auc,
+)
 from dubio.metrics.detection import ood_auroc
 from dubio.metrics.metric import PUBLISHED, all_metrics, metric_named
 from dubio.metrics.selective import aurc
@@ -93,6 +99,23 @@ def test_model_uncertainty_was_three_quantities(world):
         assert value(name, predictions) == pytest.approx(abs(correlation), abs=1e-9)
 
 
+def test_what_published_quantities_need_is_named():
+    one_sample = drawn(0, samples=1, ood=np.arange(60) % 3 == 0, rows=60)
+    with pytest.raises(UserError, match="model_uncertainty_as_published cannot be computed: it needs at least two"):
+        model_uncertainty_as_published(one_sample, kind="dropout")
+    with pytest.raises(UserError, match="ood_correlation_as_published cannot be computed: it needs at least two"):
+        value("ood_correlation_as_published(quantity=mutual_information)", one_sample)
+    logits = np.zeros((2, 3, 2), dtype=np.float32)
+    logits[0, 0, 1] = -np.inf
+    with pytest.raises(UserError, match="needs finite logits"):
+        model_uncertainty_as_published(Predictions(logits, np.zeros(3, dtype=np.int64)), kind="heteroscedastic")
+
+
+def test_of_several_labels_the_highest_probability_was_the_confidence():
+    predictions = drawn_multilabel(2)
+    np.testing.assert_allclose(doubt_of_highest(predictions), 1 - predictions.probs.max(axis=1), atol=1e-9)
+
+
 def test_for_ensembles_it_was_sharpness_not_disagreement():
     sharp = of_probs([[[0.98, 0.01, 0.01]]] * 2, [0])
     flat = of_probs([[[1 / 3, 1 / 3, 1 / 3]]] * 2, [0])
@@ -153,6 +176,16 @@ def test_risk_coverage_with_the_published_step(rows):
     trapezoids = ((accuracies[1:] + accuracies[:-1]) / 2).sum()
     # scores alike in float32 are one block here and in the order of rows there
     assert aurc_as_published(predictions) == pytest.approx(1 - trapezoids / 1000, abs=2e-6)
+
+
+def test_the_ends_of_the_published_curve_count_half():
+    top = np.linspace(0.55, 0.95, 1000)
+    labels = (np.random.default_rng(0).random(1000) < 0.3).astype(int)
+    labels[:2] = 1, 0  # the first two accuracies differ
+    predictions = of_probs(np.stack([top, 1 - top], axis=1), labels)
+    accuracies = np.array([np.mean(labels[start:] == 0) for start in range(1, 1000)])
+    expected = 1 - np.trapezoid(accuracies) / 1000
+    assert aurc_as_published(predictions) == pytest.approx(expected, abs=1e-12)
 
 
 def test_risk_coverage_as_published_means_something_only_near_whole_thousands():
