@@ -15,6 +15,7 @@ from dubio.metrics.as_published import (
     aurc_as_published,
     doubt_of_highest,
     model_uncertainty_as_published,
+    pooled_weights,
     threshold_auc,
 )
 from dubio.metrics.detection import ood_auroc
@@ -214,6 +215,39 @@ def test_referral_pooled_the_fractions(seed):
         fpr = np.array([(pooled_p[pooled_y == 0] > t).mean() if not pooled_y.all() else 0.0 for t in thresholds])
         area = ((fpr[:-1] - fpr[1:]) * (tpr[:-1] + tpr[1:]) / 2).sum()
         assert value(f"referral_auc_as_published(retained={fraction})", predictions) == pytest.approx(area, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_area_over_thresholds_equals_a_plain_loop(seed):
+    rng = np.random.default_rng(seed)
+    scores = np.concatenate([rng.integers(0, 200, 40) / 199, [0.0, 0.0, 1.0, 1.0]])  # on the thresholds, too
+    positive, weights = rng.random(44) < 0.5, rng.integers(0, 3, 44).astype(float)
+    thresholds = [-1e-7, *(k / 199 for k in range(1, 199)), 1 + 1e-7]
+    rates = []
+    for side in (positive, ~positive):
+        total = weights[side].sum()
+        rates.append(
+            [sum(w for w, s in zip(weights[side], scores[side], strict=True) if s > t) / total for t in thresholds]
+        )
+    expected = sum(
+        (f[0] - f[1]) * (t[0] + t[1]) / 2 for t, f in zip(pairwise(rates[0]), pairwise(rates[1]), strict=True)
+    )
+    assert threshold_auc(scores, positive, weights) == pytest.approx(expected)
+
+
+def test_published_referral_of_two_classes_is_of_the_second_also_where_they_are_ordered():
+    for target in ("multiclass", "ordinal"):
+        two = drawn(3, classes=2, target=target)
+        weights = pooled_weights(two, quantity="confidence", retained=0.8, name="x")
+        expected = threshold_auc(two.probs[:, 1], two.labels == 1, weights)
+        assert value("referral_auc_as_published", two) == pytest.approx(expected, abs=1e-12)
+
+
+def test_tied_rows_were_retained_in_equal_parts():
+    tied = of_probs([[0.7, 0.3]] * 10, [0] * 10)
+    for retained, share in ((0.5, 0.5), (0.6, 0.5 + 0.6), (0.7, 0.5 + 0.6 + 0.7)):
+        weights = pooled_weights(tied, quantity="confidence", retained=retained, name="x")
+        np.testing.assert_allclose(weights, np.full(10, share))
 
 
 def test_published_referral_refuses_what_it_cannot_do():
