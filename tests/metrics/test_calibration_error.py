@@ -179,3 +179,9 @@ def test_bins_below_one_are_refused():
     with pytest.raises(UserError, match="1 to 10,000; given 10001"):
         ece_adaptive(drawn(0), bins=10_001)
     assert 0 < ece(drawn(0), bins=1) < ece(drawn(0), bins=10_000) <= 1
+
+
+def test_only_what_is_above_the_threshold_counts():
+    bins = MassBins.of(np.array([0.5, 0.2, 0.1]), np.array([1.0, 0.0, 0.0]), 0.2)
+    assert bins.rows.tolist() == [0]
+    assert MassBins.of(np.array([0.5, 0.0]), np.array([1.0, 0.0])).rows.tolist() == [1, 0]  # all, unless one is given
