@@ -114,6 +114,16 @@ def test_a_hostile_name_is_text_in_a_file() -> None:
     assert b"&lt;script&gt;" in image
 
 
+def test_a_legend_names_every_one_of_many_methods() -> None:
+    """Vega shows 30 entries of a legend and counts the others."""
+    titles = [f"method {number:02d}" for number in range(60)]
+    styles = [style(title) for title in titles]
+    rows = [row for own in styles for row in Series(own, np.array([0.0, 1.0]), np.array([[1.0, 2.0]])).rows()]
+    image = save(specification(curves(rows, styles, x="share", y="error")), "svg").decode()
+    assert all(f">{title}</text>" in image for title in titles)
+    assert "entries" not in image
+
+
 def test_a_figure_as_wide_as_the_page_has_the_width_of_a_text_in_a_file() -> None:
     chart = some_curves().properties(width="container", height=100)
     spec = specification(chart)

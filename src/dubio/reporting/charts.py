@@ -68,6 +68,7 @@ CONFIG: Json = {
     "legend": {
         "labelColor": "currentColor", "titleColor": "currentColor", "orient": "bottom", "columns": 4, "title": None,
         "labelFontSize": 11, "symbolStrokeWidth": 2, "symbolOpacity": 1, "labelLimit": 240,
+        "symbolLimit": 1000,  # by default 30: further methods would be "…26 entries"
     },
     "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 11.5, "title": None,
                "labelLimit": PANEL},
