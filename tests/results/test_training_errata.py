@@ -61,7 +61,8 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
 
 def test_sentences_say_what_was_not_measured():
     assert "was not measured" in clinc_sentence([])
-    assert "explain 50% of the gap (mean over 2 methods)" in clinc_sentence([0.25, 0.75])
+    assert "explain 50% of the gap (mean over 2 methods)" in clinc_sentence([(0.04, 0.01), (0.04, 0.03)])
+    assert "do not explain the gap: with them AUROC is higher still, by 0.020" in clinc_sentence([(0.04, -0.02)])
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
 
