@@ -185,3 +185,10 @@ def test_only_what_is_above_the_threshold_counts():
     bins = MassBins.of(np.array([0.5, 0.2, 0.1]), np.array([1.0, 0.0, 0.0]), 0.2)
     assert bins.rows.tolist() == [0]
     assert MassBins.of(np.array([0.5, 0.0]), np.array([1.0, 0.0])).rows.tolist() == [1, 0]  # all, unless one is given
+
+
+def test_the_smooth_error_of_several_labels_is_the_mean_of_theirs():
+    several = drawn_multilabel(1)
+    own = [smooth_error(several.probs[:, k], several.labels[:, k], Weights.once(len(several)))[0]
+           for k in range(several.class_count)]  # fmt: skip
+    assert ece_smooth(several) == pytest.approx(np.mean(own))
