@@ -12,7 +12,15 @@ from dubio.calibration.thresholds import asserted
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Examples, SourceCard, Split, Task, empty_decision_for
-from dubio.metrics.decisions import correct, predicted_labels
+from dubio.metrics.decisions import (
+    binary_problems,
+    class_scores,
+    correct,
+    decided,
+    grade_scores,
+    labels_asserted,
+    predicted_labels,
+)
 from dubio.metrics.scoring import accuracy, accuracy_at_half, error, macro_f1, macro_f1_at_half, micro_f1
 from dubio.metrics.selective import aurc
 from dubio.referral.application import apply_policy
@@ -122,3 +130,29 @@ def test_the_fall_back_adds_to_the_exact_match_of_a_linear_model_on_reuters(data
     scores = bench.evaluate(lambda x: model.predict_proba(words.transform(x)), metrics=metrics, replicates=0)
     assert scores["accuracy"] == pytest.approx(0.833, abs=0.01)
     assert scores["accuracy_at_half"] == pytest.approx(0.757, abs=0.01)
+
+
+def test_only_a_row_without_any_label_takes_its_most_probable_one():
+    above, scores = np.array([[True, False], [False, False]]), np.array([[0.1, 0.9], [0.3, 0.2]])
+    assert decided(above, scores, "argmax").tolist() == [[True, False], [True, False]]
+    assert decided(above, scores, "empty").tolist() == above.tolist()
+    half = np.log([[0.5, 0.501]])
+    assert labels_asserted(half, np.log1p(-np.exp(half))).tolist() == [[False, True]]
+
+
+def test_log_odds_of_grades_and_classes_by_hand():
+    rng = np.random.default_rng(0)
+    probs, labels = rng.dirichlet(np.ones(4), 20), rng.integers(0, 4, 20)
+    grades = of_probs(probs, labels, target="ordinal")
+    for grade in (1, 2, 3):
+        expected = np.log(probs[:, grade:].sum(axis=1) / probs[:, :grade].sum(axis=1))
+        np.testing.assert_allclose(grade_scores(grades, grade), expected, atol=1e-5)
+    for k in range(4):
+        np.testing.assert_allclose(class_scores(grades, k), np.log(probs[:, k] / (1 - probs[:, k])), atol=1e-5)
+    (problem,) = binary_problems(grades)
+    assert problem.positive_class == "grade 2 or above"
+    np.testing.assert_array_equal(problem.positive, labels >= 2)
+    two = of_probs(probs[:, :2] / probs[:, :2].sum(axis=1, keepdims=True), labels % 2, target="ordinal")
+    (problem,) = binary_problems(two)
+    assert problem.positive_class == "class 1"
+    np.testing.assert_array_equal(problem.positive, labels % 2 == 1)
