@@ -27,6 +27,7 @@ def _holes(logits):
 CASES = {
     "ordinary": RNG.normal(size=(4, 30, 6)) * 2,
     "one sample": RNG.normal(size=(1, 30, 6)) * 2,
+    "two samples": np.random.default_rng(2).normal(size=(2, 30, 6)) * 2,
     "two classes": RNG.normal(size=(5, 30, 2)),
     "impossible classes": _holes(RNG.normal(size=(4, 30, 6))),
     "impossible classes, one sample": _holes(RNG.normal(size=(1, 30, 6))),
@@ -74,7 +75,7 @@ def test_decomposition_equals_plain_arithmetic(predictions):
         assert (part >= 0).all()
 
 
-@pytest.mark.parametrize("member", [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 3], [5, 5, 5, 2]])
+@pytest.mark.parametrize("member", [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 3], [5, 5, 5, 2], [3, 3, 3, 3]])
 def test_variance_between_and_within_members(member):
     logits = (RNG.normal(size=(4, 20, 5)) * 2).astype(np.float32)
     found = decompose(Predictions(logits, np.zeros(20, dtype=int), member=np.array(member)))
