@@ -85,6 +85,20 @@ def test_variance_between_and_within_members(member):
     assert found.within_members == pytest.approx(((probs - centres) ** 2).mean(axis=(0, 2)), rel=1e-9, abs=1e-20)
 
 
+@pytest.mark.parametrize("member", [[0, 1], [0, 0], [0, 0, 1, 1], [0, 1, 2, 3], [5, 5, 5, 2], [3, 3, 3, 3]])
+@pytest.mark.parametrize("spread", [1e-5, 1e-6])
+def test_members_that_nearly_agree_have_their_digits(member, spread):
+    rng = np.random.default_rng(4)
+    logits = rng.normal(size=(1, 20, 5)) + spread * rng.normal(size=(len(member), 20, 5))
+    given = Predictions(logits.astype(np.float32), np.zeros(20, dtype=int), member=np.array(member))
+    found, probs = decompose(given), np.exp(_plain(given.logits)[0])
+    centres = np.stack([probs[np.array(member) == which].mean(axis=0) for which in member])
+    between, within = ((centres - probs.mean(axis=0)) ** 2).mean(axis=(0, 2)), ((probs - centres) ** 2).mean(axis=(0, 2))
+    assert found.between_members == pytest.approx(between, rel=1e-6, abs=1e-20)
+    assert found.within_members == pytest.approx(within, rel=1e-6, abs=1e-20)
+    assert found.sample_variance == pytest.approx(between + within, rel=1e-6)
+
+
 @pytest.mark.parametrize("temperature", [1.0, 1.7])
 def test_summary_equals_plain_arithmetic(predictions, temperature):
     given = Predictions(predictions.logits, predictions.labels, temperature=temperature)
