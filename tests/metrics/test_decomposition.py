@@ -152,3 +152,11 @@ def test_rows_that_follow_each_other_are_not_copied():
     assert np.shares_memory(whole.take(np.arange(50) >= 30).logits, whole.logits)
     with pytest.raises(UserError, match="empty"):
         whole.take(np.zeros(50, dtype=bool))
+
+
+def test_a_decomposition_is_remembered_until_it_is_forgotten():
+    given = Predictions(np.zeros((2, 3, 2), dtype=np.float32), np.zeros(3, dtype=int))
+    first = decompose(given)
+    assert decompose(given) is first
+    forget(given)
+    assert decompose(given) is not first

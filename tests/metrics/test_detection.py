@@ -17,6 +17,7 @@ from dubio.metrics.detection import (
     ood_fpr95,
     placements,
 )
+from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import applicable_quantities, uncertainty
 from tests.metrics.helpers import coarse, drawn, of_probs
 
@@ -111,3 +112,26 @@ def test_the_areas_of_two_systems_are_compared_with_delongs_covariance():
     # DeLong, DeLong and Clarke-Pearson (1988), with n and m for their n - 1 and m - 1
     delong = difference.mean(1).var() / 80 + difference.mean(0).var() / 120
     assert gaps.var() / 200 == pytest.approx(delong)
+
+
+@pytest.mark.parametrize("quantity", ["confidence", "predictive_entropy"])
+def test_every_figure_of_a_detection_is_that_of_scikit_learn_and_scipy(quantity):
+    predictions = drawn(3, rows=80, ood=np.random.default_rng(9).random(80) < 0.3)
+    ood, scores = predictions.ood, uncertainty(predictions, quantity)
+    found = detect(predictions, quantity)
+    as_defined = -scores if quantity == "confidence" else scores
+    assert found.correlation == pytest.approx(pointbiserialr(ood, as_defined).statistic, abs=1e-6)
+    assert found.aupr_id == pytest.approx(average_precision_score(~ood, -scores), abs=1e-9)
+    for name, value in (("ood_aupr", found.aupr_ood), ("id_aupr", found.aupr_id), ("ood_auroc", found.auroc),
+                        ("ood_correlation", found.correlation), ("ood_fpr95", found.fpr95)):  # fmt: skip
+        assert metric_named(f"{name}(quantity={quantity})").compute(predictions) == pytest.approx(value), name
+    with pytest.raises(UserError, match="out-of-distribution detection cannot be computed"):
+        detect(predictions.take(~ood), quantity)
+
+
+def test_placements_by_hand():
+    """Two of three in-distribution rows lie below the first OOD row, none below the second: θ = (2/3 + 0)/2."""
+    found = placements(np.array([0.5, 0.0, 0.1, 0.2, 0.9]), np.array([True, True, False, False, False]))
+    expected = [1 / 3 + 5 / 2 * (2 / 3 - 1 / 3), 1 / 3 + 5 / 2 * (0 - 1 / 3)]
+    expected += [1 / 3 + 5 / 3 * (share - 1 / 3) for share in (1 / 2, 1 / 2, 0.0)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
