@@ -75,3 +75,17 @@ def test_members_of_one_sample_each_are_the_samples():
     ensemble = pool_members(parts)
     flat = Predictions(ensemble.logits, ensemble.labels)
     assert diversity.per_example(ensemble) == pytest.approx(diversity.per_example(flat))
+
+
+def test_a_class_that_every_member_excludes_adds_nothing():
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), (4, 10))
+    wide = np.concatenate([probs, np.zeros((4, 10, 1))], axis=-1)
+    narrow, padded = (of_probs(each, member=np.arange(4)) for each in (probs, wide))
+    for metric in (diversity, pairwise_kl, disagreement):
+        assert metric(padded) == pytest.approx(metric(narrow), rel=1e-5), metric.name
+
+
+def test_a_label_at_one_half_is_not_asserted():
+    logits = np.array([[[0.0]], [[-0.5]]], dtype=np.float32)  # one member at one half, one below
+    several = Predictions(logits, np.zeros((1, 1), dtype=np.int64), target="multilabel", member=np.arange(2))
+    assert disagreement(several) == 0.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
-from dubio.metrics.metric import all_metrics, metric_named, score_each
+from dubio.metrics.metric import all_metrics, metric_named, prepared, preparing_once, score_each
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
@@ -177,3 +177,27 @@ def test_asking_for_what_does_not_apply_is_refused_with_the_reason():
     assert "rps" not in found.values
     with pytest.raises(UserError, match="rps is defined for ordinal"):
         metric_named("rps").compute(drawn(0))
+
+
+def test_what_is_prepared_is_computed_once_within_a_block_and_forgotten_after_it():
+    calls = []
+
+    @prepared
+    def preparation(predictions, factor):
+        calls.append(factor)
+        return factor * len(predictions)
+
+    one, other = drawn(0), drawn(1)
+    for _ in range(2):
+        assert preparation(one, 2) == 2 * len(one)
+    assert calls == [2, 2]  # outside, every time
+    calls.clear()
+    with preparing_once():
+        with preparing_once():
+            assert preparation(one, 2) == preparation(one, 2) == 2 * len(one)
+        assert preparation(one, 3) == 3 * len(one)
+        assert preparation(one, 2) == 2 * len(one)  # known from the block within
+        assert preparation(other, 2) == 2 * len(other)
+    assert calls == [2, 3, 2]
+    preparation(one, 2)
+    assert calls == [2, 3, 2, 2]
