@@ -1,5 +1,6 @@
 """What holds for every registered metric."""
 
+import inspect
 import warnings
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
-from dubio.metrics.metric import all_metrics, metric_named, prepared, preparing_once, score_each
+from dubio.core.weights import ONCE, Weights
+from dubio.metrics.metric import MetricFunction, all_metrics, metric_named, prepared, preparing_once, score_each
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
@@ -201,3 +203,27 @@ def test_what_is_prepared_is_computed_once_within_a_block_and_forgotten_after_it
     assert calls == [2, 3, 2]
     preparation(one, 2)
     assert calls == [2, 3, 2, 2]
+
+
+def toy(p, *, factor=2.0, weights=ONCE):
+    """Return the factor, once for every replicate."""
+    return np.full(len(weights), factor)
+
+
+def test_a_declared_metric_has_the_arguments_and_the_words_of_its_function():
+    declared = MetricFunction(toy, "toy", "lower", frozenset(), frozenset({"multiclass"}))
+    assert (declared.__name__, declared.__doc__) == (toy.__name__, toy.__doc__)
+    assert list(inspect.signature(declared.factory()).parameters) == ["factor"]
+    assert (declared.metric().name, declared.metric(factor=3.0).name) == ("toy", "toy(factor=3.0)")
+    assert declared(drawn(0), factor=5.0) == 5.0
+    assert declared.metric().weighted(drawn(0), Weights.of(np.ones((4, len(drawn(0))), dtype=int))).tolist() == [2.0] * 4
+
+
+def test_forms_per_row_and_with_weights():
+    forms = {
+        name: (metric_named(name).per_example is not None, metric_named(name).weighted is not None)
+        for name in ("accuracy", "ood_auroc", "ece", "aurc_as_published")
+    }
+    assert forms == {
+        "accuracy": (True, True), "ood_auroc": (True, True), "ece": (False, True), "aurc_as_published": (False, False)
+    }  # fmt: skip
