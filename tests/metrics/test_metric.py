@@ -12,6 +12,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.core.weights import ONCE, Weights
+from dubio.metrics.as_published import referral_accuracy_as_published
 from dubio.metrics.metric import MetricFunction, all_metrics, metric_named, prepared, preparing_once, score_each
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
 
@@ -216,7 +217,8 @@ def test_a_declared_metric_has_the_arguments_and_the_words_of_its_function():
     assert list(inspect.signature(declared.factory()).parameters) == ["factor"]
     assert (declared.metric().name, declared.metric(factor=3.0).name) == ("toy", "toy(factor=3.0)")
     assert declared(drawn(0), factor=5.0) == 5.0
-    assert declared.metric().weighted(drawn(0), Weights.of(np.ones((4, len(drawn(0))), dtype=int))).tolist() == [2.0] * 4
+    four = Weights.of(np.ones((4, len(drawn(0))), dtype=int))
+    assert declared.metric().weighted(drawn(0), four).tolist() == [2.0] * 4
 
 
 def test_forms_per_row_and_with_weights():
@@ -227,3 +229,24 @@ def test_forms_per_row_and_with_weights():
     assert forms == {
         "accuracy": (True, True), "ood_auroc": (True, True), "ece": (False, True), "aurc_as_published": (False, False)
     }  # fmt: skip
+
+
+def test_weights_of_unlabelled_rows_do_not_count_and_replicates_are_repeated_rows():
+    whole = drawn(0, rows=30)
+    some = replace(whole, labels=np.where(np.arange(30) % 3 == 0, -1, whole.labels))
+    assert (some.labels == 0).any()
+    counts = np.random.default_rng(0).integers(0, 4, (3, 30))
+    for name in ("accuracy", "ece"):
+        found = metric_named(name).weighted(some, Weights.of(counts))
+        for row, value in zip(counts, found, strict=True):
+            rows = np.repeat(np.arange(30), row * (some.labels >= 0))
+            assert value == pytest.approx(metric_named(name).compute(some.take(rows))), name
+    found = referral_accuracy_as_published(whole, weights=Weights.of(counts))  # understands no weights itself
+    for row, value in zip(counts, found, strict=True):
+        assert value == pytest.approx(referral_accuracy_as_published(whole.take(np.repeat(np.arange(30), row))))
+
+
+def test_a_metric_refuses_predictions_that_lack_what_it_needs():
+    for name in ("ood_auroc", "generalisation_gap", "diversity"):
+        with pytest.raises(UserError, match=f"{name} cannot be computed: it needs"):
+            metric_named(name).compute(drawn(0, samples=1))
