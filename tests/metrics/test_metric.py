@@ -250,3 +250,9 @@ def test_a_metric_refuses_predictions_that_lack_what_it_needs():
     for name in ("ood_auroc", "generalisation_gap", "diversity"):
         with pytest.raises(UserError, match=f"{name} cannot be computed: it needs"):
             metric_named(name).compute(drawn(0, samples=1))
+
+
+def test_the_needs_of_a_quantity_are_added_unless_it_has_others_instead():
+    assert "ood" in metric_named("ood_auroc").needs
+    assert metric_named("ood_auroc(quantity=mutual_information)").needs == {"ood", "samples"}
+    assert metric_named("aurc(quantity=model_uncertainty)").needs == {"labels"}  # samples, or the head's own variance

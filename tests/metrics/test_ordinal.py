@@ -3,6 +3,8 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.weights import Weights
 from dubio.metrics.decisions import predicted
 from dubio.metrics.ordinal import auc_from_grade, quadratic_kappa, rps
 from dubio.metrics.scoring import brier
@@ -44,3 +46,16 @@ def test_area_from_a_grade_equals_scikit_learn():
 def test_unordered_classes_are_refused():
     with pytest.raises(UserError, match="rps is defined for ordinal predictions; these are multiclass"):
         rps(drawn(0))
+
+
+def test_kappa_is_undefined_in_a_replicate_of_one_grade():
+    grades = of_probs([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.1, 0.1, 0.8]], [0, 0, 2], target="ordinal")
+    found = quadratic_kappa(grades, weights=Weights.of(np.array([[2, 1, 0], [1, 0, 1]])))
+    assert np.isnan(found[0])
+    assert found[1] == 1.0
+
+
+def test_ranked_probabilities_need_two_grades():
+    one = Predictions(np.zeros((1, 3, 1), dtype=np.float32), np.zeros(3, dtype=np.int64), target="ordinal")
+    with pytest.raises(UserError, match="at least two grades"):
+        rps(one)
