@@ -9,7 +9,16 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.metric import metric_named, score_each
-from dubio.metrics.quantities import QUANTITIES, applicable_quantities, confidence, uncertainty
+from dubio.metrics.quantities import (
+    QUANTITIES,
+    applicable_quantities,
+    confidence,
+    data_uncertainty,
+    extreme_rows,
+    model_uncertainty,
+    random_scores,
+    uncertainty,
+)
 from tests.metrics.helpers import drawn, drawn_multilabel, of_probs, score, seeds
 
 
@@ -157,3 +166,34 @@ def test_a_score_of_the_system_itself_is_a_quantity_of_every_ranking_metric():
         score_each(plain, ["aurc(quantity=energy)"])
     with pytest.raises(UnknownName, match="Did you mean 'energy'"):
         uncertainty(own, "energi")
+
+
+def test_the_variance_of_a_head_is_that_of_a_single_draw():
+    rng = np.random.default_rng(0)
+    for samples in (1, 2):
+        logits, own = rng.normal(size=(samples, 6, 3)).astype(np.float32), rng.random((samples, 6)).astype(np.float32)
+        with_head = Predictions(logits, np.zeros(6, dtype=np.int64), model_variance=own)
+        without = Predictions(logits, np.zeros(6, dtype=np.int64))
+        expected = own[0] if samples == 1 else decompose(without).sample_variance
+        np.testing.assert_allclose(model_uncertainty(with_head), expected, rtol=1e-6)
+        np.testing.assert_allclose(model_uncertainty(without), decompose(without).sample_variance)
+
+
+def test_a_quantity_of_what_is_not_there_is_refused_and_chance_has_the_seed_zero():
+    with pytest.raises(UserError, match="it needs data_variance"):
+        data_uncertainty(drawn(0))
+    assert random_scores(drawn(0)).tolist() == random_scores(drawn(0), seed=0).tolist()
+    assert random_scores(drawn(0)).tolist() != random_scores(drawn(0), seed=1).tolist()
+
+
+def test_extreme_rows_by_hand():
+    top = np.linspace(0.95, 0.55, 12)
+    labels = np.array([0, 1, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0])  # the second and the eighth row are wrong
+    some = of_probs(np.stack([top, 1 - top], axis=1), labels)
+    found = extreme_rows(some, count=3)
+    assert (found.sure_right.tolist(), found.unsure_right.tolist()) == ([0, 2, 3], [11, 10, 9])
+    assert (found.sure_wrong.tolist(), found.unsure_wrong.tolist()) == ([1], [7])
+    assert found.rows.tolist() == [0, 1, 2, 3, 7, 9, 10, 11]
+    few = extreme_rows(some.take(np.array([0, 2, 3, 5, 6])), count=3)
+    assert (few.sure_right.tolist(), few.unsure_right.tolist()) == ([0, 1, 2], [4, 3])
+    assert extreme_rows(some.take(np.array([4])), count=3).rows.tolist() == []
