@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from scipy.stats import pointbiserialr
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from dubio.metrics.areas import auroc, average_precision, correlation, fpr_at_tpr
+from dubio.core.weights import Weights
+from dubio.metrics.areas import auroc, average_precision, correlation, fpr_at_tpr, roc_area
 from dubio.metrics.quantities import uncertainty
-from dubio.metrics.ranking import ordered
+from dubio.metrics.ranking import Marked, ordered
 from tests.metrics.helpers import of_probs, seeds
 
 
@@ -81,3 +82,31 @@ def test_a_long_run_of_close_scores_is_not_one_block():
     assert blocks.max() < 25
     flags = np.random.default_rng(1).random(len(scores)) < scores
     assert auroc(scores, flags) == pytest.approx(roc_auc_score(flags, scores), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scores", "starts"),
+    [
+        ([0.1, np.inf, np.inf], [0, 1]),
+        ([-np.inf, -np.inf, 0.1], [0, 2]),
+        ([-np.inf, 1e308, np.inf, np.inf], [0, 1, 2]),
+        ([-5.0, 1e-7, 2e-7], [0, 1, 2]),  # the size of two scores decides, not that of a third
+    ],
+)
+def test_blocks_begin_where_scores_differ(scores, starts):
+    assert ordered(np.array(scores)).starts.tolist() == starts
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_run_of_close_scores_is_cut_into_pieces_of_four_steps(sign):
+    run = 1.0 + 3.1e-7 * np.arange(20)  # each within a step (4e-7) of the next; a piece spans 1.6e-6
+    starts = ordered(sign * np.concatenate([[0.5, 0.5], run, [2.0]])).starts.tolist()
+    assert starts == ([0, 2, 8, 13, 18, 22] if sign > 0 else [0, 1, 7, 12, 17, 21])
+
+
+def test_weights_beyond_32_bits_are_added_exactly():
+    scores, flags = np.array([0.1, 0.2, 0.3, 0.4]), np.array([True, False, True, False])
+    weights = np.array([2**30, 2**30, 2**29, 7])
+    expected = roc_auc_score(flags, scores, sample_weight=weights)
+    both = roc_area(Marked(ordered(scores), flags), Weights.of(np.stack([weights, weights])))
+    np.testing.assert_allclose(both, [expected, expected], atol=1e-12)
