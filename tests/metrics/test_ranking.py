@@ -110,3 +110,9 @@ def test_weights_beyond_32_bits_are_added_exactly():
     expected = roc_auc_score(flags, scores, sample_weight=weights)
     both = roc_area(Marked(ordered(scores), flags), Weights.of(np.stack([weights, np.ones(4, dtype=np.int64)])))
     np.testing.assert_allclose(both, [expected, roc_auc_score(flags, scores)], atol=1e-12)
+
+
+def test_marked_rows_of_tiny_scores_are_told_apart_unless_a_unit_is_given():
+    tiny, flags = np.array([1e-9, 2e-9, 3e-9]), np.array([True, False, False])
+    assert len(Marked.fewer(tiny, flags).ordering.starts) == 3
+    assert len(Marked.fewer(tiny, flags, unit=1.0).ordering.starts) == 1
