@@ -12,6 +12,7 @@ from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import (
     FRACTIONS,
+    NHS_POINT,
     referral_curve,
     retained_roc,
     sensitivity_at_specificity,
@@ -169,3 +170,9 @@ def test_a_long_run_of_close_scores_has_the_same_ties_for_sensitivity_as_in_the_
         allowed = curve.false_positive_rate <= 1.0 - specificity + 1e-12
         expected = curve.true_positive_rate[allowed].max()
         assert sensitivity_at_specificity(p, specificity=specificity) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_point_asked_of_screening_is_85_per_cent_sensitivity_at_80_per_cent_specificity():
+    assert NHS_POINT == (0.85, 0.80)
+    assert metric_named(f"specificity_at_sensitivity(sensitivity={NHS_POINT[0]})").name == "specificity_at_sensitivity"
+    assert metric_named(f"sensitivity_at_specificity(specificity={NHS_POINT[1]})").name == "sensitivity_at_specificity"
