@@ -398,8 +398,12 @@ class StoreMachine(RuleBasedStateMachine):
             self._check_ending(operation, ending, endings)
             if operation[0] == "save":
                 self.saved[operation[1]].add(operation[2])
-        sure = [operation for operation, ending in endings if ending == "done"]
-        perhaps = [operation for operation, ending in endings if ending in ("died", "stopped", "late")]
+        complete = [operation for operation, ending in endings if ending == "done"]
+        # Setting aside gives way to a process that has the lock of the entry, and which may die before it does it.
+        others = len(endings) > 1 or self.stopped is not None
+        gave_way = [operation for operation in complete if operation[0] == "aside" and others]
+        sure = [operation for operation in complete if operation not in gave_way]
+        perhaps = [operation for operation, ending in endings if ending in ("died", "stopped", "late")] + gave_way
         perhaps += [operation for operation, ending in endings if (operation[0], ending) == ("merge", "refused")]
         if self.stopped is not None and self.stopped.operation not in perhaps:
             perhaps.append(self.stopped.operation)
