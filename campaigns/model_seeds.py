@@ -81,7 +81,7 @@ def model_tree(inputs: str) -> Tree:
 
     def write(folder: Path) -> None:
         selected: Any = SimpleNamespace(
-            run=SimpleNamespace(manifest={"advice": [], "command": "dubio run tiny"}),
+            run=SimpleNamespace(manifest={"advice": [], "methods": [], "command": "dubio run tiny"}),
             entry={"splits": [{"name": "test", "kind": "id", "examples": 3, "fingerprint": "f" * 64}], "name": "own"},
             stored=lambda kind, model: None,
         )
