@@ -174,7 +174,7 @@ def test_two_replicates_are_the_fewest():
     for refused in (-1, 1, 1_000_001, 20.0):
         with pytest.raises(UserError, match=r"replicates must be 0 \(no intervals\) or 2 to 1,000,000"):
             check_replicates(refused)
-    assert [replicates_for(rows) for rows in (0, 1, 4000, 5000, 20_000, 10**9)] == [1000, 1000, 1000, 800, 200, 200]
+    assert [replicates_for(rows) for rows in (0, 4000, 4001, 5000, 20_000, 10**9)] == [1000, 1000, 999, 800, 200, 200]
 
 
 def test_the_seed_is_zero_unless_another_is_asked_for():
@@ -211,6 +211,13 @@ def test_the_draws_of_a_task_are_kept_until_another_task_begins():
         runs.add(("kind", task, split, "method"), rows, {"m": mean_statistic(np.arange(20.0))})
         kept = {key[1:] for key in runs.draws}
         assert kept == ({("two", "test")} if task == "two" else {("one", "test"), ("one", split)})
+
+
+def test_two_units_have_an_interval_of_the_mean_over_runs():
+    runs, rows = RunIntervals(), made(rows=6, group=np.repeat(["one", "two"], 3))
+    runs.add(("kind", "task", "split", "method"), rows, {"m": mean_statistic(np.arange(6.0))})
+    found = runs.interval(("kind", "task", "split", "method", "m"))
+    assert (found.low, found.high) == (1.0, 4.0)  # one unit was drawn twice in half of the replicates
 
 
 def test_a_single_unit_has_a_mean_over_runs_and_no_interval():

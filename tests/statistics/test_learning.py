@@ -112,12 +112,15 @@ def frequency_nll(rows: Predictions) -> np.ndarray:
     return total / REPEATS
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_clear_gain_is_that_of_the_temperature_over_the_frequencies_of_the_other_half(several: bool) -> None:
+@pytest.mark.parametrize(("classes", "several"), [(2, False), (3, False), (3, True)])
+def test_a_clear_gain_is_that_of_the_temperature_over_the_frequencies_of_the_other_half(
+    classes: int, several: bool
+) -> None:
     rng = np.random.default_rng(4)
-    labels = (rng.random((60, 3)) < 0.4).astype(np.int64) if several else rng.integers(0, 3, 60)
-    hot = labels if several else np.eye(3)[labels]
-    logits = 8 * hot - 4 + rng.normal(size=(60, 3)) + np.array([-3.0, 0.0, 0.0])  # intercepts would gain more
+    labels = (rng.random((60, 3)) < 0.4).astype(np.int64) if several else rng.integers(0, classes, 60)
+    hot = labels if several else np.eye(classes)[labels]
+    shift = np.where(np.arange(classes) == 0, -3.0, 0.0)  # intercepts would gain more
+    logits = 8 * hot - 4 + rng.normal(size=(60, classes)) + shift
     rows = predictions(logits, labels)
     calibrated = calibrated_nll.metric().per_example(rows)
     found = gain_of(rows, calibrated)

@@ -181,6 +181,7 @@ def test_refusals():
         critical_difference(1, 5)
     with pytest.raises(UserError, match="one dataset; given 0"):
         critical_difference(3, 0)
+    assert critical_value(2) == pytest.approx(stats.norm.ppf(0.975))
     assert critical_difference(2, 1) == pytest.approx(stats.norm.ppf(0.975))  # q of two methods is that of a z-test
     with pytest.raises(UserError, match="same methods"):
         rank([grid_of([[1, 2]]), grid_of([[1, 2, 3]], metric="other")])

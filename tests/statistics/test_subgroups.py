@@ -25,7 +25,4 @@ def test_of_more_values_the_rare_ones_are_taken_together() -> None:
     assert list(parts) == [*(f"v{k:02d}" for k in range(13, 2, -1)), OTHERS]
     np.testing.assert_array_equal(parts[OTHERS], np.isin(column, ["v00", "v01", "v02"]))
     assert sum(rows.sum() for rows in parts.values()) == len(column)
-
-
-def test_the_limits_are_those_of_the_documentation() -> None:
     assert (MOST_SUBGROUPS, UNDERPOWERED) == (12, 50)

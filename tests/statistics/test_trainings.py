@@ -53,6 +53,7 @@ def test_two_parts_are_enough_and_trainings_that_runs_share_count_once() -> None
     assert once is not None
     assert twice is not None
     assert (once.variance, once.freedom) == pytest.approx((0.6**2 / 4, 1))  # (M − 1)/M Σ (θ_j − θ̄)², M = 2
+    assert once.shares == pytest.approx({("a",): 0.15 * math.sqrt(2), ("b",): -0.15 * math.sqrt(2)})
     assert twice.shares == pytest.approx(once.shares)
     assert over_members([{("a",): 1.0, ("b",): math.nan}]) is None
 
