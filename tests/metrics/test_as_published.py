@@ -220,7 +220,9 @@ def test_referral_pooled_the_fractions(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_area_over_thresholds_equals_a_plain_loop(seed):
     rng = np.random.default_rng(seed)
-    scores = np.concatenate([rng.integers(0, 200, 400) / 199, rng.random(400), [0.0, 0.0, 1.0, 1.0]])  # on the thresholds, too
+    scores = np.concatenate(
+        [rng.integers(0, 200, 400) / 199, rng.random(400), [0.0, 0.0, 1.0, 1.0]]
+    )  # on the thresholds, too
     positive, weights = rng.random(804) < 0.5, rng.integers(0, 3, 804).astype(float)
     thresholds = [-1e-7, *(k / 199 for k in range(1, 199)), 1 + 1e-7]
     rates = []
