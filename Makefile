@@ -44,7 +44,10 @@ demo: $(TRAIN)
 test: lint imports
 	@$(MAKE) --no-print-directory --jobs 2 typecheck unit
 
-environment: $(DEV) $(DOCS)
+# All that CI needs, in one call of pip.
+environment: $(BASE)
+	@$(PIP) --editable '.[train,dev,docs]'
+	@touch $(TRAIN) $(DEV) $(DOCS)
 
 lint: $(DEV)
 	$(BIN)/ruff check .

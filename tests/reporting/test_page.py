@@ -234,9 +234,10 @@ def test_cells_carry_the_number_that_the_script_sorts_by(page: str, report: Repo
 
 
 def test_figures_are_written_in_every_format_with_their_data(report: Report, tmp_path: Path) -> None:
-    written = write_figures(_only(report, "screening"), tmp_path, ("png", "svg", "pdf"))
+    sections = ("two-class-referral", "calibration", "in-domain", "cost", "densities")
+    written = write_figures(_only(report, "screening", *sections), tmp_path, ("png", "svg", "pdf"))
     stems = {path.stem for path in written}
-    assert len(written) == 5 * len(stems) >= 50
+    assert len(written) == 5 * len(stems) >= 25
     for path in written:
         content = path.read_bytes()
         if path.suffix == ".png":
@@ -252,7 +253,7 @@ def test_figures_are_written_in_every_format_with_their_data(report: Report, tmp
 
 
 def test_the_same_figures_come_out_the_same(world: World, report: Report, tmp_path: Path) -> None:
-    small = _only(report, "screening")
+    small = _only(report, "screening", "two-class-referral", "calibration")
     first, second = (
         [path.read_bytes() for path in write_figures(small, tmp_path / name, ("svg",))] for name in ("a", "b")
     )
@@ -264,9 +265,10 @@ def test_an_unknown_format_is_refused_with_the_nearest(world: World, report: Rep
         write_figures(report, tmp_path, ("pgn",))
 
 
-def _only(report: Report, task: str) -> Report:
+def _only(report: Report, task: str, *sections: str) -> Report:
     tasks = tuple(view for view in report.run.manifest.tasks if view.key == task)
-    return with_manifest(report, tasks=tasks)
+    chosen = with_manifest(report, tasks=tasks)
+    return Report(chosen.run, tuple(placed for placed in chosen.sections if not sections or placed.name in sections))
 
 
 def test_a_page_of_own_data_names_what_ran_and_compares_with_no_paper(world: World) -> None:
