@@ -69,8 +69,6 @@ def serve(
         CorruptFile: When the log is damaged.
     """
     try:
-        import httptools  # noqa: F401
-
         from dubio.serving.web import Limits, Service, health_of
     except ImportError as fault:
         raise MissingExtra("dubio serve", "serve") from fault
@@ -147,8 +145,7 @@ def _run(
 ) -> None:
     import uvicorn
 
-    from dubio.serving.http_protocol import BoundedHttp
-    from dubio.serving.web import make_app
+    from dubio.serving.web import BoundedHttp, make_app
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:

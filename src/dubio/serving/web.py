@@ -1,4 +1,4 @@
-"""The web application: its endpoints, and what becomes of a request that cannot be answered.
+"""The web application: its endpoints, the bounds on requests, and what becomes of one that cannot be answered.
 
 :data:`ENDPOINTS` is the one table of endpoints: routes and the OpenAPI document are made from it. Every refusal is JSON
 with one field, ``error``. Contents of rows are never logged: of an error that nobody foresaw the log has its type and
@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Lifespan, Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dubio import __version__
 from dubio.core.documents import parse_json
@@ -49,6 +50,9 @@ PARSED_IN_LOOP = 1 << 18
 DISCARDED = 512 << 20
 """Bytes of a body that is too large which are read and thrown away, so that the client gets to read the refusal."""
 
+LONGEST_HEAD = 1 << 16
+"""Bytes of a request line with all headers, beyond those that arrive in one piece."""
+
 QUEUE_LIMIT = 200
 
 
@@ -67,6 +71,37 @@ class Limits:
     rows: int = 256
     requests: int = 256
     seconds: float = 30.0
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """A connection, which is closed where the head or the trailer of a request does not end in time.
+
+    httptools takes request lines, headers and trailers of any size; :class:`Limits` bounds what is read of a body.
+    """
+
+    _unfinished = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was received, some hundred kilobytes at most."""
+        self._unfinished += len(data)
+        super().data_received(data)
+        if self._unfinished > LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response(f"The request line and the headers may have {LONGEST_HEAD} bytes.")
+
+    def on_headers_complete(self) -> None:
+        """Begin a body."""
+        self._unfinished = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._unfinished = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._unfinished = 0
+        super().on_message_complete()
 
 
 class Service:
