@@ -68,18 +68,28 @@ def state(page: Page, data: Path, store: Path) -> int:
 def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
     """Make what is missing, unless only the page is wanted, and write it.
 
+    Where only the page is wanted, sections of studies whose trainings are missing stay as they are, and are named.
+
     Raises:
-        UserError: When only the page is wanted and trainings are missing; the errata state what is not run themselves.
+        UserError: When only the page is wanted and no study is complete; the errata state what is not run themselves.
     """
-    if not make and page.name != "errata":
-        left = sum(forecast(study, data, store)["trainings_left"] for study in page.studies)
-        if left:
-            raise UserError(f"--write trains nothing, and {left} trainings of the page {page.name} are not in {store}.")
     if page.name == "errata":
         for study in page.studies if make else ():
             make_run(study, data, store)
         return write_errata(page, store)
-    return write_page(page, {study: open_run(make_run(study, data, store), store=store) for study in page.studies})
+    left = {} if make else {study: int(forecast(study, data, store)["trainings_left"]) for study in page.studies}
+    lacking = [f"{study.heading} ({missing})" for study, missing in left.items() if missing]
+    if len(lacking) == len(page.studies):
+        missing = f"{sum(left.values())} trainings of the page {page.name} are not in {store}"
+        raise UserError(f"--write trains nothing, and {missing}.")
+    complete = [study for study in page.studies if not left.get(study)]
+    runs = {study: open_run(make_run(study, data, store), store=store) for study in complete}
+    dropped = write_page(page, runs)
+    if lacking:
+        print(f"Sections that stay as they are, with the trainings they lack: {', '.join(lacking)}.", file=sys.stderr)
+    if dropped:
+        print(f"Sections that pages.toml does not name, now gone: {', '.join(dropped)}.", file=sys.stderr)
+    return page.path
 
 
 if __name__ == "__main__":

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dubio.core.errors import UserError, check_known, one_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = Path(__file__).with_name("pages.toml")
+
+Filled = TypeVar("Filled", "Study", "Across")
 
 PART_HOURS = 2.0
 """The most that one part may take on two cores."""
@@ -54,6 +56,23 @@ class Study:
 
 
 @dataclass(frozen=True)
+class Across:
+    """The last section of a page, on several of its studies together.
+
+    Attributes:
+        heading: Its heading.
+        studies: The headings of these studies.
+        sections: The sections of their common report that it shows.
+        figures: The figures of that report, by the names of their files.
+    """
+
+    heading: str
+    studies: tuple[str, ...]
+    sections: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Page:
     """A page of `docs/results`.
 
@@ -62,12 +81,14 @@ class Page:
         title: Its title.
         studies: Its sections.
         scope: What its numbers may be compared with, in sentences.
+        across: What it says of several studies together.
     """
 
     name: str
     title: str
     studies: tuple[Study, ...]
     scope: str = ""
+    across: Across | None = None
 
     @property
     def path(self) -> Path:
@@ -84,16 +105,22 @@ def read_pages(path: Path = FILE) -> dict[str, Page]:
     """Return the pages by name.
 
     Raises:
-        UserError: For a key that a study does not have.
+        UserError: For a key that a study does not have, or a study that a page does not have.
     """
     pages = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8"))["page"].items():
-        for study in table["study"]:
-            check_known(f"key of a study of {name}", study, Study.__dataclass_fields__)
-        lists = ({key: tuple(study.get(key, ())) for key in ("sections", "figures")} for study in table["study"])
-        studies = (Study(**{**study, **own}) for study, own in zip(table["study"], lists, strict=True))
-        pages[name] = Page(name, table["title"], tuple(studies), table.get("scope", ""))
+        studies = tuple(_filled(Study, f"key of a study of {name}", study) for study in table["study"])
+        across = _filled(Across, f"key of {name}.across", table["across"]) if "across" in table else None
+        check_known(f"study of {name}.across", across.studies if across else (), [study.heading for study in studies])
+        pages[name] = Page(name, table["title"], studies, table.get("scope", ""), across)
     return pages
+
+
+def _filled(kind: type[Filled], what: str, table: Mapping[str, Any]) -> Filled:
+    """Return a dataclass with the values of a table, its lists as tuples."""
+    check_known(what, table, [field.name for field in fields(kind)])
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return kind(**values)
 
 
 def page_named(name: str) -> Page:

@@ -15,14 +15,16 @@ from dubio.core.files import file_name, write_file
 from dubio.reporting.charts import drawn, save
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
-from dubio.reporting.section import Headline
+from dubio.reporting.section import Block, Cards, Headline, Text
 from dubio.reporting.sections.findings import how_to_read, task_findings
-from dubio.reporting.stored_run import Run
+from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
-from results.pages import ROOT, Page, Study
+from results.pages import ROOT, Across, Page, Study
 from results.tables import markdown_table, score_table
 
 MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file -->"
+
+NOT_RUN = ("", "Not run yet.")
 
 DIGITS = (
     "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
@@ -30,46 +32,91 @@ DIGITS = (
 )
 
 
-def write_page(page: Page, runs: Mapping[Study, Run]) -> Path:
-    """Write a page whose studies are complete, and return its path."""
-    write_file(page.path, "\n".join(_lines(page, runs)) + "\n")
-    return page.path
+def write_page(page: Page, runs: Mapping[Study, Run]) -> tuple[str, ...]:
+    """Write a page; sections of studies without a run stay as the page has them.
+
+    Returns:
+        The headings of earlier sections that the page no longer has.
+    """
+    earlier = sections_of(page.path.read_text(encoding="utf-8")) if page.path.is_file() else {}
+    write_file(page.path, "\n".join(_lines(page, runs, earlier)) + "\n")
+    headings = [study.heading for study in page.studies] + ([page.across.heading] if page.across else [])
+    return tuple(heading for heading in earlier if heading not in headings)
 
 
-def _lines(page: Page, runs: Mapping[Study, Run]) -> Iterator[str]:
+def sections_of(text: str) -> dict[str, list[str]]:
+    """Return the lines of every section of a page by its heading, without the heading."""
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("## "):
+            lines = sections.setdefault(line.removeprefix("## "), [])
+        else:
+            lines.append(line)
+    return sections
+
+
+def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield f"# {page.title}"
-    yield from ("", MARK.format(name=page.name), "", version_sentence(), "", DIGITS)
+    yield from ("", MARK.format(name=page.name), "", DIGITS)
     yield from ("", page.scope) if page.scope else ()
-    for study, run in runs.items():
-        yield from ("", f"## {study.heading}", "", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
-        yield from study_lines(study, run)
-        yield from figure_lines(study, run, page.path.parent / "figures")
+    figures = page.path.parent / "figures"
+    for study in page.studies:
+        yield from ("", f"## {study.heading}")
+        if study in runs:
+            yield from ("", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
+            yield from study_lines(study, runs[study])
+            yield from figure_lines(study.figures, runs[study], figures)
+        else:
+            yield from _kept(earlier.get(study.heading, NOT_RUN))
+    if page.across:
+        yield from ("", f"## {page.across.heading}")
+        chosen = {study.heading: run for study, run in runs.items() if study.heading in page.across.studies}
+        if len(chosen) == len(page.across.studies):
+            yield from across_lines(page.across, [chosen[heading] for heading in page.across.studies], figures)
+        else:
+            yield from _kept(earlier.get(page.across.heading, NOT_RUN))
 
 
-def figure_lines(study: Study, run: Run, folder: Path) -> Iterator[str]:
-    """Draw the figures of a study that its page shows, and yield the lines that show them.
+def _kept(lines: Sequence[str]) -> Sequence[str]:
+    """Return lines up to the last that is not empty."""
+    end = max((i for i, line in enumerate(lines) if line), default=-1)
+    return lines[: end + 1]
+
+
+def across_lines(across: Across, runs: Sequence[Run], folder: Path) -> Iterator[str]:
+    """Yield what the common report of several runs of one store says."""
+    run = open_run(*(own.name for own in runs), store=runs[0].store)
+    yield from ("", f"{version_sentence()} Of: {', '.join(across.studies)}.")
+    yield from section_lines(run, None, across.sections)
+    yield from figure_lines(across.figures, run, folder)
+
+
+def figure_lines(names: Sequence[str], run: Run, folder: Path) -> Iterator[str]:
+    """Draw figures of a report that its page shows, and yield the lines that show them.
 
     Raises:
         UnknownName: For a figure that the report does not have.
     """
-    drawings = {file_name(name): figure for name, figure in run.built.figures()} if study.figures else {}
-    check_known("figure of a study", study.figures, drawings)
-    for name in study.figures:
+    drawings = {file_name(name): figure for name, figure in run.built.figures()} if names else {}
+    check_known("figure of a study", names, drawings)
+    for name in names:
         figure = drawings[name]
         write_file(folder / f"{name}.png", few_colours(save(drawn(figure.chart), "png")))
         yield from ("", f"![{figure.title}](figures/{name}.png)", "", f"{figure.caption} {figure.reading}".strip())
 
 
 def study_lines(study: Study, run: Run) -> Iterator[str]:
-    """Yield seeds, trainings and cost of a study, then the table and the findings of each of its tasks."""
+    """Yield version, seeds and cost of a study, the table and the findings of each task, and what spans tasks."""
     view = run.built.run
-    yield cost_sentence(study, view)
+    yield f"{version_sentence()} {cost_sentence(study, view)}"
     for task in view.tasks:
         yield from ("", f"### {task.key}", "") if len(view.tasks) > 1 else ("",)
         yield score_table(score for score in run.results.scores if score.task == task.key)
         yield ""
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
         yield from section_lines(run, task, study.sections)
+    yield from section_lines(run, None, study.sections)
     yield from ("", how_to_read(view))
 
 
@@ -80,21 +127,34 @@ def few_colours(image: bytes) -> bytes:
     return target.getvalue()
 
 
-def section_lines(run: Run, task: TaskView, names: Sequence[str]) -> Iterator[str]:
-    """Yield the headings and tables that sections of the report have on a task.
+def section_lines(run: Run, task: TaskView | None, names: Sequence[str]) -> Iterator[str]:
+    """Yield what sections of the report show of a task, or with None of the whole run; figures are named one by one.
 
     Raises:
         UnknownName: For a section that there is not.
     """
     placed = {section.name: section for section in run.built.sections}
     check_known("section of a study", names, placed)
-    for block in (block for name in names for block in run.built.blocks(placed[name], task)):
-        if isinstance(block, Headline):
-            yield from ("", f"#### {block.text}")
-        elif isinstance(block, Table):
-            head = [block.first, *(" ".join(filter(None, (column.title, column.sub))) for column in block.columns)]
-            rows = ([row.title, *(cell.plain for cell in row.cells)] for row in block.rows)
-            yield from ("", f"{block.title or block.caption}", "", markdown_table(head, rows))
+    for section in (placed[name] for name in names if task is None or placed[name].part == "task"):
+        for block in run.built.blocks(section, task):
+            yield from block_lines(block)
+
+
+def block_lines(block: Block) -> Iterator[str]:
+    """Yield a heading, a table, a text or claims as Markdown; nothing of what is drawn, interactive or folded."""
+    if isinstance(block, Headline):
+        yield from ("", f"#### {block.text}")
+    elif isinstance(block, Table):
+        head = [block.first, *(" ".join(filter(None, (column.title, column.sub))) for column in block.columns)]
+        rows = ([row.title, *(cell.plain for cell in row.cells)] for row in block.rows)
+        yield from ("", f"{block.title or block.caption}", "", markdown_table(head, rows))
+    elif isinstance(block, Text) and not block.title:
+        yield from ("", block.text) if isinstance(block.text, str) else ("", *(f"- {text}" for text in block.text))
+    elif isinstance(block, Cards):
+        yield ""
+        for card in block.cards:
+            source = f" ({card.source})" if card.source else ""
+            yield f"- **{card.title.rstrip('.')}**{source}: {' '.join((*card.texts, *card.evidence))}"
 
 
 def cost_sentence(study: Study, view: RunView) -> str:

@@ -73,3 +73,29 @@ def test_writing_a_page_trains_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(results, "make_run", lambda *arguments: pytest.fail("a run was started"))
     assert results.main(["ensembles", "--write", "--store", str(tmp_path / "store")]) == 2
     assert "--write trains nothing, and 3 trainings" in capsys.readouterr().err
+
+
+def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, capsys):
+    left = iter([0, 7])
+    written = {}
+    monkeypatch.setattr(results, "forecast", lambda *arguments: {"trainings_left": next(left)})
+    monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
+    monkeypatch.setattr(results, "open_run", lambda name, store: name)
+    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ("Gone",))[1])
+    assert results.main(["retina", "--write", "--store", str(tmp_path / "store")]) == 0
+    first, second = page_named("retina").studies
+    assert written == {first: first.heading}
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        f"Sections that stay as they are, with the trainings they lack: {second.heading} (7).",
+        "Sections that pages.toml does not name, now gone: Gone.",
+    ]
+
+
+def test_a_study_that_a_page_does_not_have_is_refused(tmp_path):
+    other = tmp_path / "pages.toml"
+    other.write_text(
+        FILE.read_text(encoding="utf-8").replace('studies = ["CLINC-OOS"', 'studies = ["CLINC-OSO"', 1), "utf-8"
+    )
+    with pytest.raises(UserError, match="CLINC-OOS"):
+        read_pages(other)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from results.pages import Page, Study
-from results.writing import study_lines, trainings_of, write_page
+from results.pages import Across, Page, Study
+from results.writing import block_lines, sections_of, study_lines, trainings_of, write_page
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
+from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
+from dubio.reporting.section import Text
 
 FILE = """
 name = "few"
@@ -38,7 +40,8 @@ def test_a_study_has_its_trainings_its_table_and_the_findings(run):
     assert len(trainings_of(run.built.run)) == 4
     lines = list(study_lines(study, run))
     text = "\n".join(lines)
-    assert lines[0].startswith("Seeds 0, 1; 4 trainings whose weights predict, ")
+    assert lines[0].startswith(f"Made with dubio {dubio.__version__}, commit ")
+    assert "Seeds 0, 1; 4 trainings whose weights predict, " in lines[0]
     cell = run.results.cell(run.built.run.tasks[0], "test", "laplace", "accuracy")
     assert f"| laplace | 2 | {cell.mean:.3f} ± {cell.std:.3f} |" in text
     assert any(line.startswith("- ") for line in lines)
@@ -62,7 +65,8 @@ def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, mon
         "Few", "few.toml --data {data}/x", trainings=4, made_of="two of each", figures=("breast-cancer-referral",)
     )
     page = Page("few", "A page", (study,), scope="Nothing follows from these.")
-    text = write_page(page, {study: run}).read_text(encoding="utf-8")
+    assert write_page(page, {study: run}) == ()
+    text = page.path.read_text(encoding="utf-8")
     assert "\nNothing follows from these.\n" in text
     assert "![Referral curves](figures/breast-cancer-referral.png)" in text
     assert (tmp_path / "figures" / "breast-cancer-referral.png").read_bytes().startswith(b"\x89PNG")
@@ -73,3 +77,39 @@ def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, mon
     assert f"Made with dubio {dubio.__version__}, commit " in text
     assert "dubio run few.toml --data DATA/x" in text
     assert "4 trainings (two of each)" in text
+
+
+def test_sections_of_studies_without_a_run_stay_as_they_are(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
+    few, earlier, later = Study("Few", "few.toml", 4), Study("Earlier", "e.toml", 1), Study("Later", "l.toml", 1)
+    page = Page("few", "A page", (earlier, few, later), across=Across("All", ("Few", "Later")))
+    page.path.write_text(
+        "# A page\n\n## Few\n\nold\n\n## Gone\n\nx\n\n## Earlier\n\nkept\n\n### as it is\n", encoding="utf-8"
+    )
+    assert write_page(page, {few: run}) == ("Gone",)
+    sections = sections_of(page.path.read_text(encoding="utf-8"))
+    assert list(sections) == ["Earlier", "Few", "Later", "All"]
+    assert sections["Earlier"] == ["", "kept", "", "### as it is", ""]
+    assert "old" not in sections["Few"]
+    assert any(line.startswith("| laplace |") for line in sections["Few"])
+    assert [line for line in sections["Later"] + sections["All"] if line] == ["Not run yet.", "Not run yet."]
+    unchanged = page.path.read_bytes()
+    assert write_page(page, {few: run}) == ()
+    assert page.path.read_bytes() == unchanged
+
+
+def test_a_page_ends_with_its_studies_together(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
+    few = Study("Few", "few.toml", 4)
+    write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), ("cost", "setup"))), {few: run})
+    lines = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
+    assert any(line.endswith("Of: Few.") for line in lines)
+
+
+def test_claims_and_texts_become_lists_and_folded_texts_do_not():
+    claim = Claim("It is so.", "T, Section 1", (Evidence("supports", "0.1 against 0.2"),))
+    lines = [line for block in claim_blocks((claim,), "Claims") for line in block_lines(block) if line]
+    tally = "Supported (one test set: 1 for, 0 against, 0 undecided)."
+    assert lines == ["#### Claims", f"- **It is so** (T, Section 1): {tally} 0.1 against 0.2 (supports)"]
+    assert list(block_lines(Text(("a", "b")))) == ["", "- a", "- b"]
+    assert not list(block_lines(Text("a", title="folded")))
