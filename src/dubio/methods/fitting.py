@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.types import Split, Task
@@ -20,7 +22,8 @@ from dubio.inference.posterior import Mixture, Posterior
 from dubio.inference.samples import WeightSamples
 from dubio.inference.weight_draws import WeightDraws
 from dubio.methods.encoding_cache import encode, encoder_of, encoder_shape, fitted_encoder
-from dubio.methods.estimator import fit_estimator
+from dubio.methods.estimator import FITTED, FREQUENCIES, Arrays, fit_estimator
+from dubio.methods.logistic_regression import LogisticRegression
 from dubio.methods.prediction import as_tensors
 from dubio.methods.recipe import Recipe
 from dubio.methods.specification import (
@@ -128,6 +131,8 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
 
     def from_first_weights() -> tuple[Posterior, dict[str, Any]]:
         model = _model_to_fit(spec, recipe, encoder_of(encoder).shape, context.start)
+        if model.network.pixels is not None and recipe.start is None:
+            start_linear(model, encoder, task)
         return fit_model(model, recipe, *data, seed=spec["seed"], member=spec["member"], context=context)
 
     posterior, record = resume(context.checkpoint, from_first_weights)
@@ -147,6 +152,38 @@ def _model_to_fit(
     elif start is not None:
         raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
     return model
+
+
+def start_linear(model: Model, encoder: bytes, task: Task) -> None:
+    """Set a linear head to the logistic regression on the pixels among its features; another head stays as it is.
+
+    Args:
+        model: The model, whose network has :attr:`~dubio.networks.network.Network.pixels`.
+        encoder: The canonical JSON of the encoder fitted on the training split.
+        task: The task.
+    """
+    layer, factor = getattr(model.head, "linear", None), model.network.pixels
+    shape = len(task.classes), model.network.width
+    if factor is None or not isinstance(layer, nn.Linear) or layer.weight.shape != shape:
+        return
+    if not model.head.outputs_logits:  # a linear layer whose outputs mean something else
+        return
+    arrays = _logistic_regression(encoder, task)
+    fitted = np.flatnonzero(arrays[FITTED])
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(torch.from_numpy(arrays[FREQUENCIES]))
+        if len(fitted):
+            weights = torch.from_numpy(arrays["weights"].T / factor).to(layer.weight)
+            layer.weight[fitted, -weights.shape[1] :] = weights
+            layer.bias[fitted] = torch.from_numpy(arrays["intercept"]).to(layer.bias)
+
+
+@lru_cache(maxsize=2)
+def _logistic_regression(encoder: bytes, task: Task) -> Arrays:
+    """Fit it once for all members and seeds that a process trains."""
+    arrays, _ = fit_estimator(LogisticRegression(), encoder, task, *training_splits(task), no_progress)
+    return arrays
 
 
 def fit_model(

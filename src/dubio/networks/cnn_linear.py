@@ -2,7 +2,9 @@
 
 Convolutions alone learn a weak signal in noisy labels late, or not at all; logistic regression on some hundred averages
 of pixels learns it at once. The head of this network sees both ("wide and deep", Cheng et al., 2016): the maps of three
-3×3 convolutions with batch-norm, averaged over a grid of 4 × 4 cells, and the image averaged to 16 × 16 pixels.
+3×3 convolutions with batch-norm, averaged over a grid of 4 × 4 cells, and the image averaged to 16 × 16 pixels. A
+linear head starts as the logistic regression on these pixels, that of the baseline ``linear``, with weights 0 of the
+maps (:func:`dubio.methods.fitting.start_linear`): what steps of training would learn late is there from the first one.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class MapsAndPixels(Stage):
         return torch.cat([maps.flatten(1), PIXEL_SCALE * pixels.flatten(1)], dim=1)
 
 
-@network("cnn-linear", inputs="image")
+@network("cnn-linear", inputs="image", version=2)
 def cnn_linear(shape: tuple[int, ...], *, channels: Sizes = (8, 16, 32)) -> Network:
     """A small convolutional network with batch-norm beside the image at 16 × 16 pixels.
 
@@ -96,4 +98,4 @@ def cnn_linear(shape: tuple[int, ...], *, channels: Sizes = (8, 16, 32)) -> Netw
         layers.append(NormConv(f"conv{i + 1}", inputs, outputs, accepts=accepts, stride=1 if i else 2))
     block = block_of(shape[1:])
     pixels = shape[0] * (-(-shape[1] // block)) * (-(-shape[2] // block))
-    return Network([MapsAndPixels(layers)], channels[-1] * GRID**2 + pixels)
+    return Network([MapsAndPixels(layers)], channels[-1] * GRID**2 + pixels, pixels=PIXEL_SCALE)

@@ -239,13 +239,21 @@ class Network(nn.Module):
         width: Features per example (and set) that come out.
         before_head: Edits that may fill the head's own sites; None for all that the head accepts.
         sets: Sets of features per example: 1 for features ``[B, width]``, more for ``[B, sets, width]``.
+        pixels: Factor of the coarse pixels that its last features are (:mod:`dubio.networks.cnn_linear`); training then
+            starts at the logistic regression on them. None where no features are pixels.
         arrangement: How an edit arranges training batches for members; None where every example trains every set.
     """
 
     arrangement: Any
 
     def __init__(
-        self, stages: Sequence[nn.Module], width: int, *, before_head: Iterable[str] | None = None, sets: int = 1
+        self,
+        stages: Sequence[nn.Module],
+        width: int,
+        *,
+        before_head: Iterable[str] | None = None,
+        sets: int = 1,
+        pixels: float | None = None,
     ) -> None:
         """Join stages.
 
@@ -254,10 +262,11 @@ class Network(nn.Module):
             width: Features per example (and set) that come out.
             before_head: Edits that may fill the head's own sites, where the published network has none there.
             sets: Sets of features per example.
+            pixels: Factor of the coarse pixels that its last features are.
         """
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.width, self.sets = width, sets
+        self.width, self.sets, self.pixels = width, sets, pixels
         self.arrangement = None
         self.before_head = None if before_head is None else frozenset(before_head)
 
