@@ -13,13 +13,14 @@ from dubio.core.errors import DubioError, UserError
 from dubio.reporting.stored_run import open_run
 from results.errata import write_errata
 from results.pages import Page, check_forecast, forecast, make_part, make_run, page_named
+from results.weak_labels import write_weak_labels
 from results.writing import write_page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Forecast, make or write a page; return 0, 1 for a failed command or a wrong statement, 2 for a wrong argument."""
     parser = argparse.ArgumentParser(prog="python -m results", description=__doc__)
-    parser.add_argument("page", help="text, retina, ensembles or errata")
+    parser.add_argument("page", help="text, methods-since, retina, weak-labels, ensembles or errata")
     parser.add_argument("--part", type=int, help="make this part alone, and no page")
     parser.add_argument("--dry-run", action="store_true", help="state trainings and forecast, and check pages.toml")
     parser.add_argument("--write", action="store_true", help="write the page from what the store has, and make nothing")
@@ -73,6 +74,8 @@ def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
     Raises:
         UserError: When only the page is wanted and no study is complete; the errata state what is not run themselves.
     """
+    if page.name == "weak-labels":
+        return write_weak_labels(page, data, store)
     if page.name == "errata":
         for study in page.studies if make else ():
             make_run(study, data, store)
