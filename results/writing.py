@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from PIL import Image
@@ -187,8 +188,9 @@ def trainings_of(view: RunView) -> set[str]:
     return collected
 
 
+@cache
 def version_sentence() -> str:
-    """Return the version and the commit that made a page."""
+    """Return the version and the commit that made a page, as it was before the first figure was written."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     return f"Made with dubio {dubio.__version__}, commit {commit}. Trainings that the store had before may be older."

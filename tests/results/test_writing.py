@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from results.pages import Across, Page, Study
-from results.writing import block_lines, sections_of, study_lines, trainings_of, write_page
+from results.writing import block_lines, sections_of, study_lines, trainings_of, version_sentence, write_page
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
@@ -77,6 +79,15 @@ def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, mon
     assert f"Made with dubio {dubio.__version__}, commit " in text
     assert "dubio run few.toml --data DATA/x" in text
     assert "4 trainings (two of each)" in text
+
+
+def test_all_sections_of_a_page_name_the_same_commit(monkeypatch):
+    answers = iter(["abc", "abc-dirty"])
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=next(answers)))
+    version_sentence.cache_clear()
+    first = version_sentence()  # then figures are written, which change the checkout
+    assert version_sentence() == first
+    version_sentence.cache_clear()
 
 
 def test_sections_of_studies_without_a_run_stay_as_they_are(run, tmp_path, monkeypatch):
