@@ -27,6 +27,9 @@ MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file --
 
 NOT_RUN = ("", "Not run yet.")
 
+MOST_COLUMNS = 20
+"""Columns of a table that a page of text can show."""
+
 DIGITS = (
     "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
     "another order, which many epochs enlarge; by how much scores then differ was not measured."
@@ -146,9 +149,13 @@ def block_lines(block: Block) -> Iterator[str]:
     if isinstance(block, Headline):
         yield from ("", f"#### {block.text}")
     elif isinstance(block, Table):
+        title = block.title or block.caption
+        if len(block.columns) > MOST_COLUMNS:
+            yield from ("", f"{title}: {len(block.columns)} columns, which the report of the run shows.")
+            return
         head = [block.first, *(" ".join(filter(None, (column.title, column.sub))) for column in block.columns)]
         rows = ([row.title, *(cell.plain for cell in row.cells)] for row in block.rows)
-        yield from ("", f"{block.title or block.caption}", "", markdown_table(head, rows))
+        yield from ("", title, "", markdown_table(head, rows))
     elif isinstance(block, Text) and not block.title:
         yield from ("", block.text) if isinstance(block.text, str) else ("", *(f"- {text}" for text in block.text))
     elif isinstance(block, Cards):

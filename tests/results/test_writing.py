@@ -15,6 +15,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
 from dubio.reporting.section import Text
+from dubio.reporting.tables import Column, folded, plain_table
 
 FILE = """
 name = "few"
@@ -124,3 +125,11 @@ def test_claims_and_texts_become_lists_and_folded_texts_do_not():
     assert lines == ["#### Claims", f"- **It is so** (T, Section 1): {tally} 0.1 against 0.2 (supports)"]
     assert list(block_lines(Text(("a", "b")))) == ["", "- a", "- b"]
     assert not list(block_lines(Text("a", title="folded")))
+
+
+def test_a_table_too_wide_for_a_page_of_text_is_named():
+    few, many = (plain_table("method", (Column("x"),) * n, {"a": ["1"] * n}) for n in (3, 21))
+    assert "| a | 1 | 1 | 1 |" in "\n".join(block_lines(few))
+    assert [line for line in block_lines(folded(many, "Wide")) if line] == [
+        "Wide: 21 columns, which the report of the run shows."
+    ]
