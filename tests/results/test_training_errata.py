@@ -67,11 +67,14 @@ def test_sentences_say_what_was_not_measured():
 
 
 def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
-    files = ("errata-text", "errata-labels", "errata-retina", "errata-ensembles")
+    files = ("errata-text", "errata-labels", "errata-retina", "errata-ensembles", "errata-ensembles")
+    shown: dict[str, set[str]] = {}
     for study, name in zip(STUDIES, files, strict=True):
+        shown.setdefault(name, set()).update({study.base, *study.mistakes.values()})
         benchmark = load_benchmark(str(ROOT / "results" / f"{name}.toml"))
-        called = {entry.called for entry in benchmark.tasks}
-        assert {study.base, *study.mistakes.values()} == called
+        assert shown[name] <= {entry.called for entry in benchmark.tasks}
         assert {*study.methods} <= {*benchmark.all_methods}
         assert [metric_named(metric).name for metric in study.metrics] == list(study.metrics)
+    for name, tasks in shown.items():
+        assert tasks == {entry.called for entry in load_benchmark(str(ROOT / "results" / f"{name}.toml")).tasks}
     assert all(metric_named(name) for mistake in MISTAKES for name in (mistake.published, mistake.correct))
