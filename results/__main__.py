@@ -13,7 +13,7 @@ from dubio.core.errors import DubioError, UserError
 from dubio.reporting.stored_run import open_run
 from results.errata import write_errata
 from results.pages import Page, check_forecast, forecast, make_part, make_run, page_named
-from results.weak_labels import write_weak_labels
+from results.weak_labels import left_to_train, write_weak_labels
 from results.writing import write_page
 
 
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         data = options.data.resolve()
         if options.dry_run:
             return state(page, data, store)
+        if page.name == "weak-labels" and options.part is not None:
+            raise UserError("PART: the page weak-labels is made at once.")
         if options.part is not None:
             make_part(page, options.part, data, store)
             return 0
@@ -52,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def state(page: Page, data: Path, store: Path) -> int:
     """Print trainings and forecast of every study, and what contradicts `pages.toml`."""
+    if page.name == "weak-labels":
+        print(f"{left_to_train(data, store)} trainings to be made")
+        return 0
     forecasts = {study: forecast(study, data, store) for study in page.studies}
     number = 1
     for study, cost in forecasts.items():
@@ -75,6 +80,8 @@ def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
         UserError: When only the page is wanted and no study is complete; the errata state what is not run themselves.
     """
     if page.name == "weak-labels":
+        if not make and (missing := left_to_train(data, store)):
+            raise UserError(f"--write trains nothing, and {missing} trainings of the page are not in {store}.")
         return write_weak_labels(page, data, store)
     if page.name == "errata":
         for study in page.studies if make else ():
@@ -83,8 +90,7 @@ def write(page: Page, data: Path, store: Path, *, make: bool) -> Path:
     left = {} if make else {study: int(forecast(study, data, store)["trainings_left"]) for study in page.studies}
     lacking = [f"{study.heading} ({missing})" for study, missing in left.items() if missing]
     if len(lacking) == len(page.studies):
-        missing = f"{sum(left.values())} trainings of the page {page.name} are not in {store}"
-        raise UserError(f"--write trains nothing, and {missing}.")
+        raise UserError(f"--write trains nothing, and {sum(left.values())} trainings of the page are not in {store}.")
     complete = [study for study in page.studies if not left.get(study)]
     runs = {study: open_run(make_run(study, data, store), store=store) for study in complete}
     dropped = write_page(page, runs)

@@ -11,7 +11,7 @@ from dubio.studies.published_numbers import published_numbers
 from results.pages import Page
 from results.scoring_errata import MISTAKES, SPLITS, Effect, Mistake, SplitEffect, effects_by_task, split_effect
 from results.stored import Runs, read_runs
-from results.tables import markdown_table
+from results.tables import interval_text, markdown_table
 from results.training_errata import STUDIES, Change, Study, order_agreement, training_changes
 from results.writing import MARK, version_sentence
 
@@ -185,9 +185,3 @@ def clinc_sentence(explained: list[tuple[float, float]]) -> str:
         return f"{order} The three mistakes in reading texts do not explain the gap: {higher}."
     share = mean(own / gap for gap, own in explained)
     return f"{order} The three mistakes in reading texts explain {share:.0%} of the gap (mean over {count})."
-
-
-def interval_text(value: float, low: float, high: float, *, signed: bool = True, places: int = 3) -> str:
-    """Return a value with its interval."""
-    form = f"+.{places}f" if signed else f".{places}f"
-    return f"{value:{form}} [{low:{form}}, {high:{form}}]"

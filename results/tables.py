@@ -70,3 +70,9 @@ def spread_text(values: Sequence[float], places: int = 3) -> str:
         return "–"
     spread = f" ± {stdev(values):.{places}f}" if len(values) > 1 else ""
     return f"{mean(values):.{places}f}{spread}"
+
+
+def interval_text(value: float, low: float, high: float, *, signed: bool = True, places: int = 3) -> str:
+    """Return a value with its interval."""
+    form = f"+.{places}f" if signed else f".{places}f"
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"

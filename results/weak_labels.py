@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dubio.core.errors import UserError
 from dubio.core.files import write_file
 from dubio.core.registry import METHODS, TASKS
 from dubio.core.specs import identity
@@ -31,7 +32,7 @@ from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.prepare import method_arguments
 from dubio.statistics.verdicts import smallest_difference
 from results.pages import ROOT, Page
-from results.tables import markdown_table
+from results.tables import interval_text, markdown_table, spread_text
 from results.writing import DIGITS, MARK, version_sentence
 
 DRAWS = 3
@@ -107,6 +108,8 @@ SETS = {
     "fashion": "Fashion-MNIST, shirts among others, 32 pixels",
 }
 
+FILES = {"deepdrid": "deepdrid_64.npz", "fashion": "fashion_mnist_10k.npz"}
+
 FORMER_ON = "fashion"
 """The set on which changes of the former preset are tried: the one where it fails."""
 
@@ -126,10 +129,17 @@ def tried(name: str) -> tuple[SetUp, ...]:
 
 @lru_cache(maxsize=2)
 def task_of(name: str, draw: int, data: Path) -> Task:
-    """Return a draw of a set with flipped labels, made once for all set-ups in a row."""
-    return (
-        deepdrid(data / "deepdrid_64.npz", draw) if name == "deepdrid" else shirts(data / "fashion_mnist_10k.npz", draw)
-    )
+    """Return a draw of a set with flipped labels, made once for all set-ups in a row.
+
+    Raises:
+        UserError: When the file of the set is missing.
+    """
+    path = data / FILES[name]
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such file; --data (or DUBIO_DATA) names the folder with {', '.join(FILES.values())}."
+        )
+    return deepdrid(path, draw) if name == "deepdrid" else shirts(path, draw)
 
 
 def flipped(split: Split, rng: np.random.Generator) -> Split:
@@ -174,13 +184,29 @@ def stored(set_up: SetUp, name: str, draw: int, data: Path, folder: Path) -> dic
         The AUC on the test images, the NLL, and the epoch that was kept.
     """
     task = task_of(name, draw, data)
-    recipe, network = _recipe(set_up)
-    spec = fit_spec(recipe, task, network.encoding(), network, seed=draw, member=0)
-    path = folder / f"{identity([spec, set_up.random_start])}.json"
+    recipe, spec, path = _planned(set_up, task, draw, folder)
     if not path.is_file():
         write_file(path, json.dumps(_trained(spec, recipe, task, random_start=set_up.random_start)))
     scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
     return scores
+
+
+def _planned(set_up: SetUp, task: Task, draw: int, folder: Path) -> tuple[Any, dict[str, Any], Path]:
+    """Return recipe and specification of a training, and the file of its scores."""
+    recipe, network = _recipe(set_up)
+    spec = fit_spec(recipe, task, network.encoding(), network, seed=draw, member=0)
+    return recipe, spec, folder / f"{identity([spec, set_up.random_start])}.json"
+
+
+def left_to_train(data: Path, folder: Path) -> int:
+    """Return how many trainings the folder lacks."""
+    planned = (
+        _planned(set_up, task_of(name, draw, data), draw, folder)
+        for name in SETS
+        for draw in range(DRAWS)
+        for set_up in tried(name)
+    )
+    return sum(not path.is_file() for *_, path in planned)
 
 
 def _trained(spec: Mapping[str, Any], recipe: Any, task: Task, *, random_start: bool) -> dict[str, float]:
@@ -240,7 +266,7 @@ def _lines(page: Page, scores: Mapping[tuple[SetUp, str], list[dict[str, float]]
     yield from (f"# {page.title}", "", MARK.format(name=page.name), "", version_sentence(), "", DIGITS, "", page.scope)
     for name, title in SETS.items():
         linear = _aucs(scores[LINEAR, name])
-        yield from ("", f"## {title}", "", f"`linear` has an AUC of {linear.mean():.3f} ± {linear.std(ddof=1):.3f}.")
+        yield from ("", f"## {title}", "", f"`linear` has an AUC of {spread_text(linear.tolist())}.")
         for base in bases(name):
             own = [set_up for set_up in SET_UPS if set_up.base == base]
             start = _aucs(scores[own[0], name])
@@ -256,12 +282,18 @@ def _aucs(scores: list[dict[str, float]]) -> FloatArray:
 
 def _row(set_up: SetUp, scores: list[dict[str, float]], start: FloatArray, linear: FloatArray) -> list[str]:
     aucs = _aucs(scores)
-    spread = f"{aucs.mean():.3f} ± {aucs.std(ddof=1):.3f}"
     epochs = sorted({int(own["epoch"]) for own in scores})
     kept = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else str(epochs[0])
     nll = float(np.mean([own["nll"] for own in scores]))
     change = difference_text(aucs - start) if set_up.title else "–"
-    return [set_up.title or "as it is", spread, change, difference_text(aucs - linear), f"{nll:.3f}", kept]
+    return [
+        set_up.title or "as it is",
+        spread_text(aucs.tolist()),
+        change,
+        difference_text(aucs - linear),
+        f"{nll:.3f}",
+        kept,
+    ]
 
 
 def interval(differences: FloatArray) -> tuple[float, float, float]:
@@ -274,7 +306,7 @@ def interval(differences: FloatArray) -> tuple[float, float, float]:
 def difference_text(differences: FloatArray) -> str:
     """Return a mean difference with its interval, bold where that excludes zero."""
     mean, low, high = interval(differences)
-    text = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    text = interval_text(mean, low, high)
     return f"**{text}**" if low > 0 or high < 0 else text
 
 
@@ -285,11 +317,13 @@ def findings(name: str, scores: Mapping[tuple[SetUp, str], list[dict[str, float]
         start = _aucs(scores[first, name])
         _, low, high = interval(start - _aucs(scores[LINEAR, name]))
         place = "ahead of" if low > 0 else "behind" if high < 0 else "not significantly different from"
-        moved: dict[str, list[str]] = {"raised": [], "lowered": []}
+        moved: dict[str, list[str]] = {"raise": [], "lower": []}
         for set_up in changed:
             mean, low, high = interval(_aucs(scores[set_up, name]) - start)
             if low > 0 or high < 0:
-                moved["raised" if mean > 0 else "lowered"].append(f"{set_up.title} ({mean:+.3f})")
-        clauses = [f"significantly {verb} by {'; '.join(own)}" for verb, own in moved.items() if own]
-        text = f"Its AUC is {', and '.join(clauses)}." if clauses else "No single change is significant."
+                moved["raise" if mean > 0 else "lower"].append(f"{set_up.title} ({mean:+.3f})")
+        sentences = [
+            f"Changes that {verb} its AUC significantly: {'; '.join(own)}." for verb, own in moved.items() if own
+        ]
+        text = " ".join(sentences) or "No single change is significant."
         yield f"{base[0].upper()}{base[1:]} is {place} `linear`. {text}"

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import clinc_sentence, interval_text
+from results.errata import clinc_sentence
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
+from results.tables import interval_text
 from results.training_errata import STUDIES, compared, order_agreement, training_changes
 from scipy import stats
 

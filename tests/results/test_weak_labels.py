@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import results.__main__
+from results.__main__ import main
 from results.weak_labels import FLIPPED, FORMER, LINEAR, SET_UPS, SMALL, _recipe, findings, interval, shirts
 from scipy import stats
 
@@ -44,6 +46,19 @@ def test_every_set_up_changes_its_base(set_up):
     assert same == (not set_up.title)
 
 
+def test_writing_trains_nothing_and_wrong_folders_and_parts_are_named(tmp_path, capsys, monkeypatch):
+    assert main(["weak-labels", "--data", str(tmp_path)]) == 2
+    assert "deepdrid_64.npz: no such file" in capsys.readouterr().err
+    assert main(["weak-labels", "--part", "1", "--data", str(tmp_path)]) == 2
+    assert "made at once" in capsys.readouterr().err
+    monkeypatch.setattr(results.__main__, "left_to_train", lambda data, store: 7)
+    monkeypatch.setattr(results.__main__, "write_weak_labels", lambda *arguments: pytest.fail("trained"))
+    assert main(["weak-labels", "--write", "--data", str(tmp_path)]) == 2
+    assert "--write trains nothing, and 7 trainings" in capsys.readouterr().err
+    assert main(["weak-labels", "--dry-run", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "7 trainings to be made\n"
+
+
 def test_the_interval_is_students():
     differences = np.array([0.01, 0.03, -0.02, 0.05, 0.04])
     low, high = stats.t.interval(0.95, 4, differences.mean(), stats.sem(differences))
@@ -62,8 +77,7 @@ def test_sentences_name_what_is_significant():
     weighted = next(own for own in SET_UPS if own.title == "class weights in the loss")
     scores[weighted, "fashion"] = scored(0.6 + noise[::-1])
     small, former = findings("fashion", scores)
-    assert (
-        small == "Small is ahead of `linear`. Its AUC is significantly lowered by class weights in the loss (-0.100)."
-    )
+    changed = "Changes that lower its AUC significantly: class weights in the loss (-0.100)."
+    assert small == f"Small is ahead of `linear`. {changed}"
     assert former == "The former small is ahead of `linear`. No single change is significant."
     assert {own.base for own in SET_UPS} == {SMALL, FORMER}
