@@ -253,6 +253,12 @@ def test_views_and_other_draws_change_whose_tail_is_shared():
         METHODS.make("swa", swag_samples=5, tail_epochs=1)
 
 
+def test_arguments_of_a_gaussian_that_nothing_would_use_are_refused():
+    with pytest.raises(UserError, match="swa: rank=5 has no effect without swag_samples; give swag_samples"):
+        METHODS.make("swa", rank=5)
+    assert METHODS.make("swa", rank=5, swag_samples=20).start == METHODS.make("swag", rank=5).fit_part()
+
+
 @pytest.mark.parametrize(("name", "inputs"), [("swag", "text"), ("fge", "table"), ("swa", "image")])
 def test_methods_conform(name, inputs):
     tail = {"cycles": 2} if name == "fge" else {"tail_epochs": 3}

@@ -56,9 +56,12 @@ def swa(
         training: How the network is trained first.
         tail: How it is continued.
         tail_epochs: Epochs of the tail; each gives one snapshot.
-        gaussian: Arguments of the method ``swag`` whose tail it shares; without ``swag_samples`` they do nothing.
+        gaussian: Arguments of the method ``swag`` whose tail it shares.
         swag_samples: The argument ``samples`` of that method: the mean is taken from its fit. 0 trains a tail of its
             own, which gives the same weights.
+
+    Raises:
+        UserError: When arguments of a Gaussian are given that nothing would use.
     """
     if swag_samples:
         shared = gaussian.recipe(training, tail, tail_epochs, swag_samples)
@@ -67,6 +70,9 @@ def swa(
             shared, name="swa", title="SWA", start=shared.fit_part(), objective=objective, schedule=Constant(),
             collect=Centre(),
         )  # fmt: skip
+    if unused := [f"{key}={value}" for key, value in vars(gaussian).items() if value != getattr(Gaussian(), key)]:
+        hint = "give swag_samples, which takes the mean from the fit of swag, or leave it out"
+        raise UserError(f"swa: {', '.join(unused)} has no effect without swag_samples; {hint}.")
     if tail_epochs < 1:
         raise UserError(f"swa: tail_epochs must be at least 1; given {tail_epochs}.")
     return tail.recipe("swa", "SWA", training, epochs=tail_epochs, schedule=ConstantTail(), collect=SWA())
