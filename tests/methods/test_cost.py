@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
-from dubio.methods.cost import SLOW, example_seconds
+import pytest
+from torch import Tensor
+
+from dubio.core.registry import METHODS
+from dubio.methods import cost
+from dubio.methods.cost import SLOW, WARMING, estimate, example_seconds, first_passes
+from dubio.methods.specification import build_model
+from dubio.networks.network import Model, Stage
+from tests.methods.helpers import images, spec_of
 
 
 class Clock:
@@ -35,3 +43,51 @@ def test_steps_grow_until_they_are_slow(each: float) -> None:
     clock = Clock(once=0.0, each=each)
     assert example_seconds(clock, batch=256) == pytest.approx(each, rel=0.01)
     assert clock.total < 3 + 20 * SLOW
+
+
+def test_a_stage_that_remembers_runs_on_few_examples_where_it_is_slow() -> None:
+    now = [0.0]
+
+    def run(row: int) -> None:
+        now[0] += WARMING / 3
+
+    assert first_passes(run, range(100), lambda: now[0]) == (4, pytest.approx(WARMING / 3))
+    now[0] = 0.0
+    assert first_passes(run, range(2), lambda: now[0]) == (2, pytest.approx(WARMING / 3))
+
+
+class Remembering(Stage):
+    """Burns time on every example that it has not seen."""
+
+    remembers = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.seen: set[bytes] = set()
+
+    def forward(self, batch: Tensor) -> Tensor:
+        for row in batch:
+            if (key := row.numpy().tobytes()) not in self.seen:
+                self.seen.add(key)
+                end = time.process_time() + self.seconds
+                while time.process_time() < end:
+                    pass
+        return batch
+
+
+def test_a_remembered_stage_is_paid_for_once_and_not_in_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was counted in every epoch: hours were forecast for heads of a frozen encoder."""
+    task, each = images(), 0.02
+    spec = spec_of(METHODS.make("deterministic", epochs=50, patience=0), task)
+
+    def slow_model(*arguments: object) -> Model:
+        model = build_model(*arguments)  # type: ignore[arg-type]
+        model.network.stages.insert(0, Remembering(each))
+        return model
+
+    plain = estimate(spec, task)["seconds"]
+    monkeypatch.setattr(cost, "build_model", slow_model)
+    remembering = estimate(spec, task)["seconds"]
+    once = each * (30 + 15)  # training and validation images
+    assert remembering == pytest.approx(plain + once, abs=0.6 * once)  # 50 epochs would be 45 seconds

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Split, Task
 from dubio.encoders import Encoder, Encoding, fit_encoder
-from dubio.inference.batches import LabelledRows
+from dubio.inference.batches import LabelledRows, collate, to_device
 from dubio.inference.engine import one_thread
 from dubio.methods.estimator import MOST_ROWS
 from dubio.methods.specification import (
@@ -26,7 +26,7 @@ from dubio.methods.specification import (
     recipe_of,
     training_splits,
 )
-from dubio.networks.network import Model
+from dubio.networks.network import Model, contract
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
@@ -36,6 +36,9 @@ FEW, MORE = 2, 8
 
 SLOW = 0.2
 """Seconds: where a step of some examples takes longer, no larger one is measured."""
+
+WARMING = 2.0
+"""Seconds after which a first stage that remembers its outputs runs on no further example."""
 
 FIRST_ROWS = 2
 """Examples of the first measured step: batch normalisation needs two."""
@@ -76,20 +79,26 @@ def estimate(
     encoding = encoding_of(spec)
     encoder = _encoder(encoding, encoder_split(encoding, task))
     model = _model(spec, encoder.shape, again=pace is None)
+    once = 0.0
     if pace is None:
-        pace = _measured_pace(spec, task, model.to(torch.device(device)), encoder)
+        pace, once = _measured_pace(spec, task, model.to(torch.device(device)), encoder)
     objective, arrangement = recipe.objective, model.network.arrangement
     share = PASS_SHARE if arrangement is None else PASS_SHARE / arrangement.passes
-    per_epoch = len(train_split) + share * (0 if val_split is None else len(val_split))
+    validated = 0 if val_split is None else len(val_split)
+    per_epoch = len(train_split) + share * validated
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model, len(train_split))
     stored = recipe.collect.stored(recipe.schedule, objective.epochs)
-    seconds = pace * (per_epoch * objective.epochs + finish)
+    seconds = pace * (per_epoch * objective.epochs + finish) + once * (len(train_split) + validated)
     return {"seconds": seconds, "bytes": size * stored, "pace": pace, "pass": share * pace}
 
 
-def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: Encoder) -> float:
-    """Return the seconds of one example in a step of a model, on the model's device."""
+def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: Encoder) -> tuple[float, float]:
+    """Return the seconds of one example in a step of a model, on its device, and those that it takes only once.
+
+    The latter are those of a first stage that remembers its outputs. It runs before the steps, which are then measured
+    as they are in every epoch but the first.
+    """
     train_split, _ = training_splits(task)
     recipe, sample = recipe_of(spec), _sample(train_split)
     examples, labels = encoder.encode(train_split.data.take(sample)), train_split.data.labels[sample]
@@ -97,6 +106,13 @@ def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: E
     context = LoopContext(device, lambda fraction, text: None)
     # on a CPU the time of this process alone: what else the machine does now it may not do later
     clock = time.process_time if device.type == "cpu" else time.perf_counter
+    first, once = model.network.stages[0], 0.0
+    with one_thread():
+        if contract(first).remembers:
+            few = range(min(len(sample), MORE * recipe.objective.batch))
+            batch = partial(collate, examples)
+            known, once = first_passes(lambda row: first(to_device(batch(np.array([row])), device)), few, clock)
+            sample = sample[:known]
 
     def seconds(count: int, steps: int) -> float:
         # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
@@ -111,7 +127,25 @@ def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: E
         return clock() - started
 
     with one_thread():
-        return max(1e-7, example_seconds(seconds, recipe.objective.batch))
+        return max(1e-7, example_seconds(seconds, recipe.objective.batch)), once
+
+
+def first_passes(run: Callable[[int], object], rows: Sequence[int], clock: Callable[[], float]) -> tuple[int, float]:
+    """Run a stage on one example after another, for :data:`WARMING` seconds at most.
+
+    Args:
+        run: Runs it on one row.
+        rows: The rows, at least one.
+        clock: Measures the time.
+
+    Returns:
+        The number of rows that were run, and the seconds of one of them.
+    """
+    count, started = 0, clock()
+    while count < len(rows) and clock() - started <= WARMING:
+        run(rows[count])
+        count += 1
+    return count, (clock() - started) / count
 
 
 def example_seconds(seconds: Callable[[int, int], float], batch: int) -> float:

@@ -201,6 +201,8 @@ class FrozenStages:
 class Frozen(Stage):
     """The first stage of a network whose lower part is frozen: no parameters, no sites."""
 
+    remembers = True
+
     def __init__(self, stages: FrozenStages) -> None:
         """Look states up in these stages."""
         super().__init__()

@@ -97,9 +97,11 @@ class Stage(nn.Module):
         adapts: Dense layers that may learn a change of low rank while their own weights are frozen.
         groups: Groups of channels, one for each member of a packed ensemble, which a stage keeps together where it
             joins several tensors (:func:`joined`).
+        remembers: Whether it computes the outputs of an example once and looks them up from then on.
     """
 
     groups: int = 1
+    remembers: bool = False
     broadcasts: bool = False
     batched_over_weights: bool = True
     widens: int = 1
