@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -13,7 +15,7 @@ from results.scoring_errata import MISTAKES, SPLITS, Effect, Mistake, SplitEffec
 from results.stored import Runs, read_runs
 from results.tables import interval_text, markdown_table
 from results.training_errata import STUDIES, Change, Study, order_agreement, training_changes
-from results.writing import MARK, version_sentence
+from results.writing import MARK, kept, sections_of, version_sentence
 
 SCORED = ("clinc", "reuters", "retina", "cifar10")
 """Tasks as corrected, whose stored predictions are scored by both definitions."""
@@ -24,14 +26,37 @@ INTRODUCTION = (
     "again, one at a time, from the corrected base, and shows what each did to the numbers and to the order of methods."
 )
 
-ALL_THREE = "clinc-all-three"
+ALL_THREE, ALL_FOUR = "clinc-all-three", "clinc-all-four"
 
 FEWEST = 3
 """Methods whose orders are compared."""
 
 
+@dataclass(frozen=True)
+class ErrataSection:
+    """A section of the page: its heading, the tasks that it needs, and its lines."""
+
+    heading: str
+    tasks: tuple[str, ...]
+    lines: Callable[[Runs], Iterator[str]]
+
+
+def errata_sections() -> list[ErrataSection]:
+    """Return the sections of the page in their order."""
+    training = [ErrataSection(f"Mistakes in training: {s.title}", s.tasks, partial(_training, s)) for s in STUDIES]
+    gap = partial(_gap, task=ALL_THREE, mistakes="the three mistakes in reading texts")
+    return [
+        ErrataSection("Mistakes in scoring", SCORED, _scoring),
+        *training,
+        ErrataSection("Why CLINC's AUROCs are above the published ones", ("clinc", ALL_THREE), gap),
+    ]
+
+
 def write_errata(page: Page, store: Path, *, computes: bool = True) -> Path:
-    """Write the page from a store; what the store lacks is marked as not run.
+    """Write the page from a store.
+
+    A section is written anew where the store has all its tasks; another one stays as the page has it. What a new
+    section lacks is marked as not run.
 
     Args:
         page: The page.
@@ -39,17 +64,19 @@ def write_errata(page: Page, store: Path, *, computes: bool = True) -> Path:
         computes: Whether scores of stored predictions that are not in the store yet are computed.
     """
     runs = read_runs(store, computes=computes)
-    lines = [f"# {page.title}", "", MARK.format(name=page.name), "", version_sentence(), "", INTRODUCTION]
-    lines += [*_scoring(runs), *_splits(runs)]
-    for study in STUDIES:
-        lines += _training(study, runs)
-    lines += _clinc(runs)
+    earlier = sections_of(page.path.read_text(encoding="utf-8")) if page.path.is_file() else {}
+    lines = [f"# {page.title}", "", MARK.format(name=page.name), "", INTRODUCTION]
+    for section in errata_sections():
+        lines += ["", f"## {section.heading}", ""]
+        if section.heading in earlier and not set(section.tasks) <= {task for task, _ in runs}:
+            lines += kept(earlier[section.heading])
+        else:
+            lines += [version_sentence(), "", *section.lines(runs)]
     write_file(page.path, "\n".join(lines) + "\n")
     return page.path
 
 
 def _scoring(runs: Runs) -> Iterator[str]:
-    yield from ("", "## Mistakes in scoring", "")
     yield (
         "Both definitions on the same stored predictions, of the first training of every method. The change is "
         "published less correct, averaged over methods; τ is Kendall's rank correlation of the two orders of methods. "
@@ -64,6 +91,7 @@ def _scoring(runs: Runs) -> Iterator[str]:
         body += [[mistake.title, task, *["not run"] * 4] for mistake in left_out(task, scored)]
     head = ["mistake", "task", "methods", "mean change", "τ of the orders", "leads as published / correctly"]
     yield markdown_table(head, body)
+    yield from _splits(runs)
 
 
 def left_out(task: str, effects: list[Effect]) -> list[Mistake]:
@@ -115,7 +143,7 @@ def _split_row(task: str, effect: SplitEffect | None) -> list[str]:
 
 
 def _training(study: Study, runs: Runs) -> Iterator[str]:
-    yield from ("", f"## Mistakes in training: {study.title}", "")
+    yield from (study.note, "") if study.note else ()
     body = []
     for title, task in study.mistakes.items():
         changes = training_changes(runs, study.base, task, study.metrics, study.methods)
@@ -130,6 +158,9 @@ def _training(study: Study, runs: Runs) -> Iterator[str]:
         "over test rows alone with one. Bold: significant at 5 %, every cell by itself."
     )
     yield from ("", *_orders(study, runs))
+    if ALL_FOUR in study.tasks:
+        yield ""
+        yield from _gap(runs, task=ALL_FOUR, mistakes="rare words and the three mistakes together")
 
 
 def _change_text(change: Change | None) -> str:
@@ -148,14 +179,13 @@ def _orders(study: Study, runs: Runs) -> Iterator[str]:
             yield f"- Order of {count} methods with {title}, τ with the corrected order: {', '.join(parts)}."
 
 
-def _clinc(runs: Runs) -> Iterator[str]:
-    """Answer why CLINC's AUROCs are above the published ones, as far as the three mistakes explain it."""
-    yield from ("", "## Why CLINC's AUROCs are above the published ones", "")
+def _gap(runs: Runs, *, task: str, mistakes: str) -> Iterator[str]:
+    """Answer how far the mistakes of a task explain that CLINC's AUROCs are above the published ones."""
     body, explained = [], []
     for number in published_numbers("text"):
         if (number.task, number.metric) != ("clinc", "ood_auroc"):
             continue
-        changes = training_changes(runs, "clinc", ALL_THREE, ("ood_auroc",), (number.method,))
+        changes = training_changes(runs, "clinc", task, ("ood_auroc",), (number.method,))
         if not changes:
             body.append([number.method, f"{number.value:.3f}", "not run", "not run", "not run"])
             continue
@@ -165,23 +195,23 @@ def _clinc(runs: Runs) -> Iterator[str]:
         values = (number.value, change.corrected.mean, change.mistaken.mean)
         share = f"{gap:+.3f}, of which {-change.test.difference:+.3f}"
         body.append([number.method, *(f"{value:.3f}" for value in values), share])
-    head = ["method", "published", "corrected", "with all three mistakes", "gap, of which the mistakes"]
+    head = ["method", "published AUROC", "corrected", "with all mistakes", "gap, of which the mistakes"]
     yield markdown_table(head, body)
     yield ""
-    yield clinc_sentence(explained)
+    yield gap_sentence(explained, mistakes)
 
 
-def clinc_sentence(explained: list[tuple[float, float]]) -> str:
+def gap_sentence(explained: list[tuple[float, float]], mistakes: str) -> str:
     """Return how much of the gap the mistakes explain, from both for every method."""
     order = (
         "Of the mistakes in scoring, `~index` takes in-domain rows alone here, because CLINC's out-of-scope requests "
         "come last; its change is in the first table."
     )
     if not explained:
-        return f"{order} The share of the three mistakes in training was not measured."
+        return f"{order} The share of {mistakes} was not measured."
     count = "1 method" if len(explained) == 1 else f"{len(explained)} methods"
     if (lower := mean(own for _, own in explained)) <= 0:
         higher = f"with them AUROC is higher still, by {-lower:.3f} (mean over {count})"
-        return f"{order} The three mistakes in reading texts do not explain the gap: {higher}."
+        return f"{order} As to {mistakes}: they do not explain the gap, {higher}."
     share = mean(own / gap for gap, own in explained)
-    return f"{order} The three mistakes in reading texts explain {share:.0%} of the gap (mean over {count})."
+    return f"{order} As to {mistakes}: they explain {share:.0%} of the gap (mean over {count})."

@@ -25,7 +25,7 @@ from results.tables import markdown_table, score_table
 
 MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file -->"
 
-NOT_RUN = ("", "Not run yet.")
+NOT_RUN = ("Not run yet.",)
 
 MOST_COLUMNS = 20
 """Columns of a table that a page of text can show."""
@@ -72,20 +72,20 @@ def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence
             yield from study_lines(study, runs[study])
             yield from figure_lines(study.figures, runs[study], figures)
         else:
-            yield from _kept(earlier.get(study.heading, NOT_RUN))
+            yield from ("", *kept(earlier.get(study.heading, NOT_RUN)))
     if page.across:
         yield from ("", f"## {page.across.heading}")
         chosen = {study.heading: run for study, run in runs.items() if study.heading in page.across.studies}
         if len(chosen) == len(page.across.studies):
             yield from across_lines(page.across, [chosen[heading] for heading in page.across.studies], figures)
         else:
-            yield from _kept(earlier.get(page.across.heading, NOT_RUN))
+            yield from ("", *kept(earlier.get(page.across.heading, NOT_RUN)))
 
 
-def _kept(lines: Sequence[str]) -> Sequence[str]:
-    """Return lines up to the last that is not empty."""
-    end = max((i for i, line in enumerate(lines) if line), default=-1)
-    return lines[: end + 1]
+def kept(lines: Sequence[str]) -> Sequence[str]:
+    """Return lines from the first to the last that is not empty."""
+    full = [i for i, line in enumerate(lines) if line]
+    return lines[full[0] : full[-1] + 1] if full else []
 
 
 def across_lines(across: Across, runs: Sequence[Run], folder: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import clinc_sentence
+from results.errata import errata_sections, gap_sentence, write_errata
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
@@ -61,14 +61,14 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
 
 
 def test_sentences_say_what_was_not_measured():
-    assert "was not measured" in clinc_sentence([])
-    assert "explain 50% of the gap (mean over 2 methods)" in clinc_sentence([(0.04, 0.01), (0.04, 0.03)])
-    assert "do not explain the gap: with them AUROC is higher still, by 0.020" in clinc_sentence([(0.04, -0.02)])
+    assert "The share of the three was not measured" in gap_sentence([], "the three")
+    assert "explain 50% of the gap (mean over 2 methods)" in gap_sentence([(0.04, 0.01), (0.04, 0.03)], "both")
+    assert "do not explain the gap, with them AUROC is higher still, by 0.020" in gap_sentence([(0.04, -0.02)], "both")
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
 
 def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
-    files = ("errata-text", "errata-labels", "errata-retina", "errata-ensembles", "errata-ensembles")
+    files = ("errata-text", "errata-words", "errata-labels", "errata-retina", "errata-ensembles", "errata-ensembles")
     shown: dict[str, set[str]] = {}
     for study, name in zip(STUDIES, files, strict=True):
         shown.setdefault(name, set()).update({study.base, *study.mistakes.values()})
@@ -79,3 +79,16 @@ def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
     for name, tasks in shown.items():
         assert tasks == {entry.called for entry in load_benchmark(str(ROOT / "results" / f"{name}.toml")).tasks}
     assert all(metric_named(name) for mistake in MISTAKES for name in (mistake.published, mistake.correct))
+
+
+def test_sections_whose_tasks_a_store_lacks_stay_as_the_page_has_them(tmp_path):
+    """Writing the page from a store of one study marked the figures of all others as not run."""
+    page = SimpleNamespace(title="Errata", name="errata", path=tmp_path / "errata.md")
+    write_errata(page, tmp_path / "empty")
+    assert page.path.read_text().count("not run") > 30
+    headings = [section.heading for section in errata_sections()]
+    page.path.write_text("# Errata\n" + "".join(f"\n## {heading}\n\nFigures of {heading}.\n" for heading in headings))
+    text = write_errata(page, tmp_path / "empty").read_text()
+    assert "not run" not in text
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [f"## {heading}" for heading in headings]
+    assert all(f"\n## {heading}\n\nFigures of {heading}.\n" in text for heading in headings)
