@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.style import SPARE, Style
 from dubio.studies.text.training import (
     SPECTRAL_CAPTION,
     Panel,
+    _common,
     epochs_chart,
     epochs_of,
     epochs_reading,
@@ -115,8 +117,20 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
     assert [row["method"] for row in rows] == ["bounded-a", "bounded-b", "bounded-c"]
     assert [row["mean"] for row in rows] == pytest.approx([np.mean(cell.values) for cell in line.scores], rel=1e-4)
     assert "bounded" not in interpreted(multiplied_chart(panels))
-    best = max(range(3), key=lambda place: panels["AUROC, elsewhere"][0].scores[place].mean)
-    assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(panels)
+    means = [cell.mean for cell in panels["AUROC, elsewhere"][0].scores]
+    stated = f"{min(means):.3f} to {max(means):.3f}, best at s = {MULTIPLIERS[int(np.argmax(means))]:g}"
+    assert f"AUROC, elsewhere: bounded {stated}." in multiplied_reading(panels)
+    once = {title: [replace(line, scores=tuple(map(first_value, line.scores)))] for title, (line,) in panels.items()}
+    assert "another training might reverse the order" in multiplied_reading(once)
+    assert "another training" not in multiplied_reading(panels)
+
+
+def first_value(cell: Cell) -> Cell:
+    return replace(cell, values=cell.values[:1])
+
+
+def test_lines_are_named_by_what_their_methods_share() -> None:
+    assert _common(["SNGP, spectral 1", "SNGP, spectral 15"]) == "SNGP"
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "In one training the"), (3, "Over three trainings the")])

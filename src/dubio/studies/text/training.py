@@ -334,7 +334,7 @@ def _common(titles: Sequence[str]) -> str:
     """Return the common beginning of titles, without the start of the part that differs."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
     shared = "".join(letters[0] for letters in alike).rstrip("0123456789.")
-    for ending in (" s =", " s=", "-s", " s", "s =", "s="):
+    for ending in (" s =", " s=", "-s", " s", "s =", "s=", " spectral =", " spectral"):
         shared = shared.rstrip(" (,-").removesuffix(ending)
     return shared.rstrip(" (,-=") or titles[0]
 
@@ -376,12 +376,14 @@ def multiplied_rows(panels: Mapping[str, Sequence[Line]]) -> Rows:
 
 
 def multiplied_reading(panels: Mapping[str, Sequence[Line]]) -> str:
-    """Return the multiplier with the best mean of the first score, and the value at the smallest one."""
+    """Return the range of the first score over multipliers and where its mean is best; no verdict on few trainings."""
     title, lines = next(iter(panels.items()))
+    lower = title == term(RANKED_BY).title
     texts = []
     for line in lines:
         means = [cell.mean for cell in line.scores]
-        best = int(np.argmin(means) if title == term(RANKED_BY).title else np.argmax(means))
-        first = f"{means[0]:.3f} at s = {line.s[0]:g}"
-        texts.append(f"{line.style.title}: best at s = {line.s[best]:g} ({means[best]:.3f}; {first})")
-    return f"{title}, {'; '.join(texts)}."
+        best = int(np.argmin(means) if lower else np.argmax(means))
+        texts.append(f"{line.style.title} {min(means):.3f} to {max(means):.3f}, best at s = {line.s[best]:g}")
+    single = any(cell.std is None for line in lines for cell in line.scores)
+    caution = " Where a multiplier was trained once, another training might reverse the order." if single else ""
+    return f"{title}: {'; '.join(texts)}.{caution}"
