@@ -111,8 +111,8 @@ def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: E
         if contract(first).remembers:
             few = range(min(len(sample), MORE * recipe.objective.batch))
             batch = partial(collate, examples)
-            known, once = first_passes(lambda row: first(to_device(batch(np.array([row])), device)), few, clock)
-            sample = sample[:known]
+            count, once = first_passes(lambda row: first(to_device(batch(np.array([row])), device)), few, clock)
+            sample = sample[:count]
 
     def seconds(count: int, steps: int) -> float:
         # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
