@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean
 
 from dubio.core.files import write_file
+from dubio.metrics.metric import metric_named
 from dubio.studies.published_numbers import published_numbers
 from results.pages import Page
 from results.scoring_errata import MISTAKES, SPLITS, Effect, Mistake, SplitEffect, effects_by_task, split_effect
-from results.stored import Runs, read_runs
+from results.stored import Runs, Stored, read_runs
 from results.tables import interval_text, markdown_table
 from results.training_errata import STUDIES, Change, Study, order_agreement, training_changes
 from results.writing import MARK, kept, sections_of, version_sentence
@@ -150,12 +151,13 @@ def _training(study: Study, runs: Runs) -> Iterator[str]:
         for method in study.methods:
             own = {change.metric: change for change in changes if change.method == method}
             trainings = str(next(iter(own.values())).mistaken.n) if own else "0"
-            body.append([title, method, trainings, *(_change_text(own.get(metric)) for metric in study.metrics)])
+            body.append([title, method, trainings, *(change_text(own.get(metric)) for metric in study.metrics)])
     yield markdown_table(["mistake", "method", "runs", *(metric.replace("_", " ") for metric in study.metrics)], body)
     yield ""
     yield (
-        "With the mistake, and the change it makes [95 % interval]: over trainings and test rows with several runs, "
-        "over test rows alone with one. Bold: significant at 5 %, every cell by itself."
+        "With the mistake, and the change it makes [95 % interval]. With several runs the interval is over trainings "
+        "and test rows; bold: significant at 5 %, every cell by itself. With one run it is over test rows alone, and "
+        "nothing is bold: another training may reverse the sign."
     )
     yield from ("", *_orders(study, runs))
     if ALL_FOUR in study.tasks:
@@ -163,11 +165,13 @@ def _training(study: Study, runs: Runs) -> Iterator[str]:
         yield from _gap(runs, task=ALL_FOUR, mistakes="rare words and the three mistakes together")
 
 
-def _change_text(change: Change | None) -> str:
+def change_text(change: Change | None) -> str:
+    """Return the score with a mistake and its change, in bold where several trainings show it."""
     if change is None:
         return "not run"
     text = f"{change.mistaken.mean:.3f}: {interval_text(change.test.difference, change.test.low, change.test.high)}"
-    return f"**{text}**" if change.test.p < 0.05 else text
+    several = min(change.corrected.n, change.mistaken.n) > 1
+    return f"**{text}**" if several and change.test.p < 0.05 else text
 
 
 def _orders(study: Study, runs: Runs) -> Iterator[str]:
@@ -187,7 +191,8 @@ def _gap(runs: Runs, *, task: str, mistakes: str) -> Iterator[str]:
             continue
         changes = training_changes(runs, "clinc", task, ("ood_auroc",), (number.method,))
         if not changes:
-            body.append([number.method, f"{number.value:.3f}", "not run", "not run", "not run"])
+            corrected = runs.get(("clinc", number.method), {})
+            body.append([number.method, f"{number.value:.3f}", _mean_auroc(corrected.values()), "not run", "not run"])
             continue
         (change,) = changes
         gap = change.corrected.mean - number.value
@@ -199,6 +204,11 @@ def _gap(runs: Runs, *, task: str, mistakes: str) -> Iterator[str]:
     yield markdown_table(head, body)
     yield ""
     yield gap_sentence(explained, mistakes)
+
+
+def _mean_auroc(own: Iterable[Stored]) -> str:
+    values = [metric_named("ood_auroc").compute(p) for p in (stored.with_ood() for stored in own) if p is not None]
+    return f"{mean(values):.3f}" if values else "not run"
 
 
 def gap_sentence(explained: list[tuple[float, float]], mistakes: str) -> str:

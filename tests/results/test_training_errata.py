@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import errata_sections, gap_sentence, write_errata
+from results.errata import change_text, errata_sections, gap_sentence, write_errata
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
@@ -37,6 +37,15 @@ def test_one_training_is_judged_over_test_rows_as_a_paired_test_is():
     low, high = test.confidence_interval()
     assert (change.corrected.mean, change.mistaken.mean) == (0.9, 0.8)
     assert (change.test.difference, change.test.low, change.test.high) == pytest.approx((-0.1, low, high), rel=1e-3)
+
+
+def test_one_training_is_no_verdict():
+    """A change over test rows alone was marked as significant."""
+    one = compared("one", "accuracy", {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.5, 2)]})
+    assert one.test.p < 0.05
+    assert "**" not in change_text(one)
+    sides = {"corrected": [stored(0.9, 1), stored(0.9, 3)], "mistaken": [stored(0.5, 2), stored(0.5, 4)]}
+    assert change_text(compared("two", "accuracy", sides)).startswith("**0.500: -0.400")
 
 
 def test_several_trainings_widen_the_interval():
