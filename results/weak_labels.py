@@ -1,4 +1,4 @@
-"""Why the published network, made smaller, fails on weak labels: one change at a time, from `small` and its former self.
+"""Why the published network, made smaller, fails on weak labels: one change at a time, from `small` and its forerunner.
 
 Three in ten labels of the training and validation images are flipped; those of the test images are true. Every draw has
 its own flips (and, of Fashion-MNIST, its own images), which all set-ups share, so that differences are paired by draws.
