@@ -20,6 +20,7 @@ from dubio.reporting.section import Block, Cards, Headline, Text
 from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
+from dubio.reporting.wording import plural
 from results.pages import ROOT, Across, Page, Study
 from results.tables import markdown_table, score_table
 
@@ -179,20 +180,13 @@ def cost_sentence(study: Study, view: RunView) -> str:
     seconds = sum(float(view.records[fit].get("seconds", 0.0)) for fit in trainings if fit in view.records)
     made_of = f" ({study.made_of})" if study.made_of else ""
     counted = f"{study.trainings} trainings{made_of}"
-    return f"Seeds {seeds}; {counted} whose weights predict, {seconds / 60:.0f} minutes of one core in all."
+    minutes = f"{seconds / 60:.0f} {plural('minute', round(seconds / 60))}"
+    return f"Seeds {seeds}; {counted} whose weights predict, {minutes} of one core in all."
 
 
 def trainings_of(view: RunView) -> set[str]:
     """Return the ids of all fits that predict, and of those that they continue."""
-    collected: set[str] = set()
-    following = [fit for run in view.manifest.runs for fit in run.fits]
-    while following:
-        fit = following.pop()
-        if fit not in collected:
-            collected.add(fit)
-            start = view.source.spec("fits", fit).get("start")
-            following += [start] if start else []
-    return collected
+    return {fit for run in view.manifest.runs for own in run.fits for fit in view.lineage(own)}
 
 
 @cache

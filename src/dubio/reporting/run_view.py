@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
@@ -38,11 +38,12 @@ EXAMPLES = 60
 class Cost:
     """The cost of one method on one task, for one run of it; cells hold a value for every run.
 
-    A member that several methods share counts in full for each of them: it is what that method needs on its own.
+    A member that several methods share counts in full for each of them: it is what that method needs on its own. So
+    does a training that a fit continues, such as that of the network which a Gaussian is fitted around.
 
     Attributes:
-        trainings: Fits a run draws from.
-        training_seconds: Their seconds, summed.
+        trainings: Fits a run draws from, and those that these continue, without fits of no epoch.
+        training_seconds: The seconds of all of them, summed.
         seconds_per_epoch: Seconds an epoch of one of its fits takes, their mean.
         best_epoch: The epoch of convergence, whose weights are used, the mean over its fits.
         examples_per_second: Speed of prediction of the whole method: all members, all samples.
@@ -77,14 +78,24 @@ def check_examples(count: int) -> None:
         raise UserError(f"examples must be a number of at least 0; given {count}.")
 
 
-def cost_of(records: Mapping[str, Record], runs: Sequence[MethodRun]) -> Cost:
-    """Return the cost of one method from the records of its runs; what no record states is left out, not guessed."""
+def cost_of(
+    records: Mapping[str, Record], runs: Sequence[MethodRun], lineage: Callable[[str], Iterable[str]]
+) -> Cost:
+    """Return the cost of one method from the records of its runs; what no record states is left out, not guessed.
+
+    Args:
+        records: Id → record, of every fit and prediction.
+        runs: The method's runs.
+        lineage: Returns a fit and the fits that it continues.
+    """
     fits = [[records[fit] for fit in run.fits] for run in runs]
+    needed = [dict.fromkeys(itertools.chain.from_iterable(map(lineage, run.fits))) for run in runs]
+    trainings = [[records[fit] for fit in every] for every in needed]
     predictions = [[records[run.id]] for run in runs]
     examples, seconds = ([_total(record, name) for record in predictions] for name in ("examples", "seconds"))
     return Cost(
-        trainings=Cell(tuple(float(len(run.fits)) for run in runs)),
-        training_seconds=_cell(_total(group, "seconds") for group in fits),
+        trainings=Cell(tuple(float(sum(record.get("epochs") != 0 for record in group)) for group in trainings)),
+        training_seconds=_cell(_total(group, "seconds") for group in trainings),
         seconds_per_epoch=_cell(_mean(group, "seconds_per_epoch") for group in fits),
         best_epoch=_cell(_mean(group, "best_epoch") for group in fits),
         examples_per_second=_cell(n / s if n and s else None for n, s in zip(examples, seconds, strict=True)),
@@ -201,12 +212,26 @@ class RunView:
         """Id → record, of every fit and prediction; empty where it cannot be read: costs must not hide scores."""
         records: dict[str, Record] = {}
         for run in itertools.chain.from_iterable(self._runs.values()):
-            for identifier in (*run.fits, run.id):
+            for identifier in (*itertools.chain.from_iterable(map(self.lineage, run.fits)), run.id):
                 if identifier not in records:
                     records[identifier] = {}
                     with contextlib.suppress(DubioError):
                         records[identifier] = self.source.record(identifier)
         return records
+
+    def lineage(self, fit: str) -> tuple[str, ...]:
+        """Return a fit and the fits that it continues, the first training last; itself where that cannot be read."""
+        fits, start = [fit], self._start(fit)
+        while start is not None and start not in fits:
+            fits.append(start)
+            start = self._start(start)
+        return tuple(fits)
+
+    def _start(self, fit: str) -> str | None:
+        with contextlib.suppress(DubioError):
+            start = self.source.spec("fits", fit).get("start")
+            return start if isinstance(start, str) else None
+        return None
 
     @property
     def _runs(self) -> dict[tuple[str, str], tuple[MethodRun, ...]]:
@@ -216,7 +241,7 @@ class RunView:
     @cached_property
     def costs(self) -> dict[tuple[str, str], Cost]:
         """(task, method) → its cost."""
-        return {key: cost_of(self.records, runs) for key, runs in self._runs.items()}
+        return {key: cost_of(self.records, runs, self.lineage) for key, runs in self._runs.items()}
 
     @cached_property
     def environment(self) -> Mapping[str, str]:

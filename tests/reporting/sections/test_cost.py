@@ -28,6 +28,21 @@ def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:
     assert next(head.sub for head in table.columns if head.title == "Inference") == "examples per second, cpu"
 
 
+def test_trainings_that_a_fit_continues_are_part_of_its_cost() -> None:
+    """A Gaussian around a network seemed to cost seconds: the training of the network was left out."""
+    store, manifest = make_world((0,))
+    fits = next(run["fits"] for run in manifest["runs"] if run["task"] == "screening" and len(run["fits"]) == 2)
+    for place, fit in enumerate(fits):  # member ← tail ← network; the member itself is fitted for no epoch
+        tail, network = f"tail-{place}", f"network-{place}"
+        store.records[fit] |= {"seconds": 1.0, "epochs": 0}
+        store.specs |= {fit: {"start": tail}, tail: {"start": network}, network: {"start": None}}
+        store.records |= {tail: {"seconds": 10.0, "epochs": 2}, network: {"seconds": 100.0, "epochs": 5}}
+    run = build_report(store, part_of_run(manifest, "screening")).run
+    table = cost_table(run, run.tasks[0])
+    assert float(sort_values(table, "Training")["Deep ensemble"]) == pytest.approx(222.0)
+    assert float(sort_values(table, "Trainings")["Deep ensemble"]) == 4
+
+
 def test_points_are_seconds_of_training_and_of_predicting_many_examples(world: World, report: Report) -> None:
     store, manifest = world
     (figure,) = of_kind(blocks(report, "cost", task_of(report.run, "digits")), Figure)
