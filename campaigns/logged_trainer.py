@@ -21,6 +21,7 @@ _inner: Any = importlib.import_module(os.environ.get("DUBIO_TRIAL_TRAINER", FAKE
 FitContext, NetworkSpec = _inner.FitContext, _inner.NetworkSpec
 fit_spec, pred_spec, check, estimate = _inner.fit_spec, _inner.pred_spec, _inner.check, _inner.estimate
 predictor, predict_with = _inner.predictor, _inner.predict_with
+begin_job, seconds_saved = _inner.begin_job, _inner.seconds_saved
 encode_split, encoder_split = _inner.encode_split, _inner.encoder_split
 
 

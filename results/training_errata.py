@@ -64,7 +64,7 @@ STUDIES = (
          "every word of all text": "clinc-every-word-of-all-text",
          "every word of all text, unmasked padding, no unknown token": "clinc-all-four"},
         ("accuracy", "calibrated_nll", "ood_auroc"), ("deterministic", "mc-dropout", "deep-ensemble"),
-        "T states 6,188 words for CLINC (Table 2), and elsewhere that words occur at least three times, which leaves "
+        "T states 6,188 words for CLINC (Table 2), and in its text that words occur at least three times, which leaves "
         "2,300 of the training split. Were rare words in its vocabulary? Here all words are.",
     ),
     Study(

@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 import dubio
-from dubio.core.errors import UserError, check_known
+from dubio.core.errors import UserError, check_known, plural
 from dubio.core.files import file_name, write_file
 from dubio.reporting.charts import drawn, save
 from dubio.reporting.manifest_view import TaskView
@@ -20,7 +20,6 @@ from dubio.reporting.section import Block, Cards, Headline, Text
 from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
-from dubio.reporting.wording import plural
 from results.pages import ROOT, Across, Page, Study
 from results.tables import markdown_table, score_table
 

@@ -7,6 +7,7 @@ These functions take and return plain data (JSON, arrays, predictions), so that 
 - :func:`check` refuses a fit that is certain to fail; :func:`estimate` forecasts its cost. Both precede any training.
 - :func:`fit` trains what a specification describes.
 - :func:`predictor` reads a stored fit and returns a function that predicts any split.
+- :func:`begin_job` and :func:`seconds_saved` say what a fit or a prediction owes to those before it in the process.
 - :func:`fit_recipe` and :func:`predict_with` do the same within one process, for methods that are no recipes.
 """
 
@@ -15,11 +16,15 @@ from dubio.methods.encoding_cache import encode_split
 from dubio.methods.fitting import FitContext, FitResult, check, check_device, fit, fit_recipe
 from dubio.methods.prediction import predict_with, predictor
 from dubio.methods.specification import NetworkSpec, encoder_split, fit_spec, pred_spec
+from dubio.networks.network import LOOKUPS
+
+begin_job, seconds_saved = LOOKUPS.begin_job, LOOKUPS.seconds_saved
 
 __all__ = [
     "FitContext",
     "FitResult",
     "NetworkSpec",
+    "begin_job",
     "check",
     "check_device",
     "encode_split",
@@ -31,4 +36,5 @@ __all__ = [
     "pred_spec",
     "predict_with",
     "predictor",
+    "seconds_saved",
 ]

@@ -13,7 +13,9 @@ depend on the batch in which it came first.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -26,7 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import network
 from dubio.encoders.pretrained import folder_of, load_library, resolve_encoder
-from dubio.networks.network import Network, Stage, TokenBatch
+from dubio.networks.network import LOOKUPS, Network, Stage, TokenBatch
 from dubio.networks.noise import Site
 
 
@@ -156,6 +158,15 @@ CACHED_BYTES = 1 << 30
 """Largest size of the cached states; texts beyond it run again each time."""
 
 
+@dataclass
+class Remembered:
+    """The states of a text, the seconds that they took, and the last job that these were counted in."""
+
+    states: Tensor
+    seconds: float
+    job: int
+
+
 class FrozenStages:
     """Stages that never change, with a cache of their states by text."""
 
@@ -163,7 +174,7 @@ class FrozenStages:
         """Freeze these stages."""
         self._stages = nn.ModuleList(stages).eval().requires_grad_(False)
         self._limit, self._bytes = limit, 0
-        self._cache: dict[bytes, Tensor] = {}
+        self._cache: dict[bytes, Remembered] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenStages:
         """Return itself: copies of a network share what never changes, and the cache."""
@@ -176,13 +187,17 @@ class FrozenStages:
     def states(self, pieces: Tensor) -> Tensor:
         """Return the hidden states ``[L, H]`` of one text of piece ids ``[L]``, on their device."""
         key = pieces.cpu().numpy().tobytes()
-        states = self._cache.get(key)
-        if states is None:
+        entry = self._cache.get(key)
+        if entry is None:
+            started = time.perf_counter()
             states = self._run(pieces)
+            entry = Remembered(states, time.perf_counter() - started, LOOKUPS.job)
             if self._bytes + states.nbytes <= self._limit:
-                self._cache[key] = states
+                self._cache[key] = entry
                 self._bytes += states.nbytes
-        return states.to(pieces.device)
+        elif entry.job != LOOKUPS.job:
+            LOOKUPS.seconds, entry.job = LOOKUPS.seconds + entry.seconds, LOOKUPS.job
+        return entry.states.to(pieces.device)
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -52,6 +52,12 @@ class Trainer(Protocol):
     ) -> Predictions:
         """Predict one encoded split from a posterior."""
 
+    def begin_job(self) -> None:
+        """Begin to count what a job saves because of earlier ones in the same process."""
+
+    def seconds_saved(self) -> float:
+        """Return the seconds that the present job saved so far."""
+
     def check(self, fit_spec: Spec, task: Task) -> None:
         """Refuse a fit that is certain to fail, before any training."""
 

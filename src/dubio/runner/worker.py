@@ -83,6 +83,7 @@ class JobRunner:
 
     def _run(self, job: Json, report: Report) -> Json:
         started = time.monotonic()
+        self._trainer.begin_job()
         try:
             if job["kind"] == "estimate":
                 cost = self._trainer.estimate(job["spec"], self._task(job), device=self._device)
@@ -110,7 +111,9 @@ class JobRunner:
         start = None if parent is None else parent.tensors
         context = self._trainer.FitContext(device=self._device, progress=report, checkpoint=checkpoint, start=start)
         fitted = self._trainer.fit(spec, self._task(job), context)
-        record = {**fitted.record, "environment": environment(self._device)}
+        # A fit costs what it needs on its own, also where another one of this process came first.
+        seconds = fitted.record["seconds"] + self._trainer.seconds_saved()
+        record = {**fitted.record, "seconds": seconds, "environment": environment(self._device)}
         self._store.write_fit(spec, fitted.tensors, fitted.encoder, record)
         return "made"
 
@@ -127,9 +130,10 @@ class JobRunner:
                 report(index / len(missing), split.name)
                 # The worker keeps the encoding: without this, the first prediction of a split would be timed with it.
                 encoded = self._trainer.encode_split(encoding, learned_from, split)
-                started = time.perf_counter()
+                started, saved = time.perf_counter(), self._trainer.seconds_saved()
                 predictions = predict(split, encoded)
-                writer.add(split, predictions, setup + time.perf_counter() - started)
+                saved = self._trainer.seconds_saved() - saved
+                writer.add(split, predictions, setup + time.perf_counter() - started + saved)
         self._store.forget_failure(job["id"])
         return "made"
 
