@@ -159,7 +159,7 @@ CACHED_BYTES = 1 << 30
 
 
 @dataclass
-class Remembered:
+class TextStates:
     """The states of a text, the seconds that they took, and the last job that these were counted in."""
 
     states: Tensor
@@ -174,7 +174,7 @@ class FrozenStages:
         """Freeze these stages."""
         self._stages = nn.ModuleList(stages).eval().requires_grad_(False)
         self._limit, self._bytes = limit, 0
-        self._cache: dict[bytes, Remembered] = {}
+        self._cache: dict[bytes, TextStates] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenStages:
         """Return itself: copies of a network share what never changes, and the cache."""
@@ -191,7 +191,7 @@ class FrozenStages:
         if entry is None:
             started = time.perf_counter()
             states = self._run(pieces)
-            entry = Remembered(states, time.perf_counter() - started, LOOKUPS.job)
+            entry = TextStates(states, time.perf_counter() - started, LOOKUPS.job)
             if self._bytes + states.nbytes <= self._limit:
                 self._cache[key] = entry
                 self._bytes += states.nbytes
