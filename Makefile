@@ -121,14 +121,16 @@ screenshots: $(DEV)
 	$(BIN)/python tools/queue_screenshots.py
 
 # A page of docs/results: `make results PAGE=text` makes what is missing and writes it, PART=1 makes one part of at most two
-# hours, DRY=1 states trainings and forecast, WRITE=1 writes the page from what the store has. Results are in RESULTS.
+# hours, STUDY='CLINC-OOS' makes and writes one section, DRY=1 states trainings and forecast, WRITE=1 writes the page from what
+# the store has. Results are in RESULTS.
 PAGE ?= text
 PART ?=
+STUDY ?=
 DRY ?=
 WRITE ?=
 RESULTS ?= results-store
 results: $(DEV)
-	$(BIN)/python -m results $(PAGE) --store $(RESULTS)/$(PAGE) $(if $(PART),--part $(PART)) $(if $(DRY),--dry-run) $(if $(WRITE),--write)
+	$(BIN)/python -m results $(PAGE) --store $(RESULTS)/$(PAGE) $(if $(PART),--part $(PART)) $(if $(STUDY),--study '$(STUDY)') $(if $(DRY),--dry-run) $(if $(WRITE),--write)
 
 clean:
 	rm -rf $(VENV) node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-failures

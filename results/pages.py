@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,6 +94,15 @@ class Page:
     def path(self) -> Path:
         """Its file."""
         return ROOT / "docs" / "results" / f"{self.name}.md"
+
+    def chosen(self, headings: Collection[str]) -> tuple[Study, ...]:
+        """Return the studies of these headings, all of them without any.
+
+        Raises:
+            UnknownName: For a heading that no study has.
+        """
+        check_known("STUDY", headings, [study.heading for study in self.studies])
+        return tuple(study for study in self.studies if not headings or study.heading in headings)
 
     @property
     def parts(self) -> tuple[tuple[Study, int], ...]:

@@ -65,7 +65,7 @@ def test_unknown_pages_parts_and_keys_are_refused(tmp_path):
     with pytest.raises(UserError, match="PART must be 1 to"):
         make_part(page_named("retina"), 9, tmp_path, tmp_path)
     other = tmp_path / "pages.toml"
-    other.write_text(FILE.read_text(encoding="utf-8").replace("trainings = 29", "traininsg = 29", 1), encoding="utf-8")
+    other.write_text(FILE.read_text(encoding="utf-8").replace("trainings = 47", "traininsg = 47", 1), encoding="utf-8")
     with pytest.raises(UserError, match="trainings"):
         read_pages(other)
 
@@ -101,3 +101,17 @@ def test_a_study_that_a_page_does_not_have_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="CLINC-OOS"):
         read_pages(other)
+
+
+def test_one_section_is_made_and_written_alone(tmp_path, monkeypatch, capsys):
+    written = {}
+    monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
+    monkeypatch.setattr(results, "open_run", lambda name, store: name)
+    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ())[1])
+    second = page_named("retina").studies[1]
+    assert results.main(["retina", "--study", second.heading, "--store", str(tmp_path / "store")]) == 0
+    assert written == {second: second.heading}
+    assert results.main(["retina", "--study", "The five grade", "--store", str(tmp_path / "store")]) == 2
+    message = capsys.readouterr().err
+    assert "STUDY" in message
+    assert second.heading in message

@@ -77,7 +77,8 @@ def test_sentences_say_what_was_not_measured():
 
 
 def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
-    files = ("errata-text", "errata-words", "errata-labels", "errata-retina", "errata-ensembles", "errata-ensembles")
+    names = ("text", "words", "weights", "labels", "retina", "ensembles", "ensembles")
+    files = [f"errata-{name}" for name in names]
     shown: dict[str, set[str]] = {}
     for study, name in zip(STUDIES, files, strict=True):
         shown.setdefault(name, set()).update({study.base, *study.mistakes.values()})
