@@ -21,7 +21,7 @@ from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.methods.specification import build_model
 from dubio.networks import bert as bert_module
 from dubio.networks.batch_ensemble import BatchEnsemble
-from dubio.networks.bert import FrozenStages, bert, noised
+from dubio.networks.bert import FrozenTexts, bert, noised
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.masksembles import Masksembles
@@ -218,7 +218,7 @@ def test_frozen_blocks_are_run_once_a_text_and_never_stored(folder):
 
 def test_remembered_states_are_bounded(folder):
     network = bert((SIZE,), encoder=str(folder), trainable_layers=1)
-    small = FrozenStages(network.stages[0]._frozen._stages, limit=5 * 32 * 4)
+    small = FrozenTexts(network.stages[0]._frozen._stages, limit=5 * 32 * 4)
     one, two = torch.tensor([2, 7, 3]), torch.tensor([2, 8, 9, 3])
     assert torch.equal(small.states(one), small.states(one))
     small.states(two)
@@ -227,7 +227,7 @@ def test_remembered_states_are_bounded(folder):
 
 def test_what_a_job_saves_because_of_another_one_is_counted_once_per_text(folder):
     """The first method to predict paid for the frozen blocks of all others, and seemed six times slower."""
-    stages = FrozenStages(bert((SIZE,), encoder=str(folder), trainable_layers=1).stages[0]._frozen._stages)
+    stages = FrozenTexts(bert((SIZE,), encoder=str(folder), trainable_layers=1).stages[0]._frozen._stages)
     texts = torch.tensor([2, 7, 3]), torch.tensor([2, 8, 9, 3])
     LOOKUPS.begin_job()
     for text in (*texts, *texts):

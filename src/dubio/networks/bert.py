@@ -5,17 +5,12 @@ pass through them is written here, because transformers draws its dropout from t
 nothing of noise sites. A site has one draw per feature, shared by all positions of a text, so that it can be given
 example by example whatever the length of the batch.
 
-The frozen lower part of an encoder runs once per text; its states are cached. Its weights are those of the pre-trained
-encoder, so it is not part of a model's state: it is neither stored with a fit, nor copied by a collector or passed to
-an optimiser, and all fits of a process share it. Each text runs by itself, without padding: its cached states do not
-depend on the batch in which it came first.
+The frozen lower part of an encoder runs once per text, by itself and without padding; its states are cached
+(:mod:`dubio.networks.frozen`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -28,7 +23,8 @@ from torch.nn.utils.rnn import pad_sequence
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import network
 from dubio.encoders.pretrained import folder_of, load_library, resolve_encoder
-from dubio.networks.network import LOOKUPS, Network, Stage, TokenBatch
+from dubio.networks.frozen import FrozenStages
+from dubio.networks.network import Network, Stage, TokenBatch
 from dubio.networks.noise import Site
 
 
@@ -154,63 +150,17 @@ def noised(site: Site, states: Tensor) -> Tensor:
     return states if site.noise is None else cast(Tensor, site(states.transpose(1, 2))).transpose(1, 2)
 
 
-CACHED_BYTES = 1 << 30
-"""Largest size of the cached states; texts beyond it run again each time."""
+class FrozenTexts(FrozenStages):
+    """Frozen stages with a cache of hidden states ``[L, H]`` by the piece ids ``[L]`` of a text."""
 
+    def enter(self, example: Tensor) -> TokenBatch:
+        """Return one text as a batch."""
+        places = torch.arange(len(example), device=example.device)
+        return TokenBatch(example, places[None], torch.tensor([len(example)], device=example.device))
 
-@dataclass
-class TextStates:
-    """The states of a text, the seconds that they took, and the last job that these were counted in."""
-
-    states: Tensor
-    seconds: float
-    job: int
-
-
-class FrozenStages:
-    """Stages that never change, with a cache of their states by text."""
-
-    def __init__(self, stages: Sequence[nn.Module], limit: int = CACHED_BYTES) -> None:
-        """Freeze these stages."""
-        self._stages = nn.ModuleList(stages).eval().requires_grad_(False)
-        self._limit, self._bytes = limit, 0
-        self._cache: dict[bytes, TextStates] = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenStages:
-        """Return itself: copies of a network share what never changes, and the cache."""
-        return self
-
-    def plain(self) -> nn.Module:
-        """Return the stages by themselves."""
-        return nn.Sequential(*self._stages)
-
-    def states(self, pieces: Tensor) -> Tensor:
-        """Return the hidden states ``[L, H]`` of one text of piece ids ``[L]``, on their device."""
-        key = pieces.cpu().numpy().tobytes()
-        entry = self._cache.get(key)
-        if entry is None:
-            started = time.perf_counter()
-            states = self._run(pieces)
-            entry = TextStates(states, time.perf_counter() - started, LOOKUPS.job)
-            if self._bytes + states.nbytes <= self._limit:
-                self._cache[key] = entry
-                self._bytes += states.nbytes
-        elif entry.job != LOOKUPS.job:
-            LOOKUPS.seconds, entry.job = LOOKUPS.seconds + entry.seconds, LOOKUPS.job
-        return entry.states.to(pieces.device)
-
-    @torch.inference_mode(False)
-    @torch.no_grad()
-    def _run(self, pieces: Tensor) -> Tensor:
-        """Run one text through all stages; as an ordinary tensor, because training may use what validation cached."""
-        own = pieces.clone()
-        self._stages.to(own.device)
-        length = torch.tensor([len(own)], device=own.device)
-        value: TokenBatch | Hidden = TokenBatch(own, torch.arange(len(own), device=own.device)[None], length)
-        for stage in self._stages:
-            value = stage(value)
-        assert isinstance(value, Hidden)
-        return value.states[0].clone()
+    def leave(self, value: Hidden) -> Tensor:
+        """Return the states of the one text."""
+        return value.states[0]
 
 
 class Frozen(Stage):
@@ -218,7 +168,7 @@ class Frozen(Stage):
 
     remembers = True
 
-    def __init__(self, stages: FrozenStages) -> None:
+    def __init__(self, stages: FrozenTexts) -> None:
         """Look states up in these stages."""
         super().__init__()
         self._frozen = stages
@@ -297,7 +247,7 @@ def _lower(name: str, blocks: int) -> Frozen:
     """Return the embeddings and the first blocks, shared by all fits of this process."""
     model = _pretrained(name, _config(folder_of(name)), pooled=False)
     embed = Embed(model.embeddings, noisy=False)
-    return Frozen(FrozenStages([embed, *(_block(model, i, noisy=False) for i in range(blocks))]))
+    return Frozen(FrozenTexts([embed, *(_block(model, i, noisy=False) for i in range(blocks))]))
 
 
 def _block(model: Any, index: int, *, noisy: bool, noisy_attention: bool = False) -> Block:
