@@ -14,7 +14,15 @@ from sklearn.preprocessing import StandardScaler
 
 from dubio.core.errors import UserError
 from dubio.core.types import Examples
-from dubio.encoders import ArrayRows, ImageEncoding, TableEncoding, encoder_from_json, fit_encoder
+from dubio.encoders import (
+    ArrayRows,
+    ImageEncoding,
+    ScaledImageEncoding,
+    TableEncoding,
+    encoder_from_json,
+    encoding_for,
+    fit_encoder,
+)
 
 
 def examples(inputs: np.ndarray) -> Examples:
@@ -42,6 +50,18 @@ def test_image_statistics_do_not_depend_on_row_order() -> None:
     assert fit_encoder(ImageEncoding(), examples(images)) == fit_encoder(ImageEncoding(), examples(images[::-1]))
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 6, 3), (2, 4, 6)])
+def test_a_fixed_scale_does_not_depend_on_the_training_images(shape: tuple[int, ...]) -> None:
+    images = np.random.default_rng(4).integers(0, 256, shape).astype(np.uint8)
+    encoding = encoding_for("scaled-image", {})
+    values = fit_encoder(encoding, examples(images)).encode(examples(images)).values
+    plain = images.reshape(2, 4, 6, -1).transpose(0, 3, 1, 2).astype(np.float64)
+    np.testing.assert_allclose(values, (plain - 127) / 128, atol=1e-7)
+    assert fit_encoder(encoding, examples(images)) == fit_encoder(encoding, examples(images[:1] // 2))
+    other = fit_encoder(encoding_for("scaled-image", {"mean": 100.0, "deviation": 50.0}), examples(images))
+    np.testing.assert_allclose(other.encode(examples(images)).values, (plain - 100) / 50, atol=1e-6)
+
+
 def test_image_encoder_refuses_other_shapes_and_types() -> None:
     encoder = fit_encoder(ImageEncoding(), examples(np.zeros((2, 4, 4, 1), dtype=np.uint8)))
     assert (encoder.encode(examples(np.full((1, 4, 4), 3, dtype=np.uint8))).values == 3).all()  # constant: centred
@@ -56,6 +76,7 @@ def test_image_encoder_refuses_other_shapes_and_types() -> None:
     [
         (TableEncoding(), np.random.default_rng(3).normal(size=(9, 3)) * 1e-7),
         (ImageEncoding(), np.random.default_rng(3).integers(0, 256, (9, 3, 3, 3)).astype(np.uint8)),
+        (ScaledImageEncoding(), np.random.default_rng(3).integers(0, 256, (9, 3, 3, 3)).astype(np.uint8)),
     ],
 )
 def test_encoders_survive_json_exactly(encoding: TableEncoding | ImageEncoding, inputs: np.ndarray) -> None:

