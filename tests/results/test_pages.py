@@ -78,15 +78,15 @@ def test_writing_a_page_trains_nothing(tmp_path, monkeypatch, capsys):
 
 
 def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, capsys):
-    left = iter([0, 7])
+    left = iter([0, 7, 0])
     written = {}
     monkeypatch.setattr(results, "forecast", lambda *arguments: {"trainings_left": next(left)})
     monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
     monkeypatch.setattr(results, "open_run", lambda name, store: name)
     monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ("Gone",))[1])
     assert results.main(["retina", "--write", "--store", str(tmp_path / "store")]) == 0
-    first, second = page_named("retina").studies
-    assert written == {first: first.heading}
+    first, second, third = page_named("retina").studies
+    assert written == {first: first.heading, third: third.heading}
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         f"Sections that stay as they are, with the trainings they lack: {second.heading} (7).",

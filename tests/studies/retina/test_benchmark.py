@@ -44,7 +44,7 @@ def eyes(tmp_path_factory) -> str:
     return arrays(tmp_path_factory.mktemp("eyes") / "eyes.npz")
 
 
-@pytest.mark.parametrize("preset", [*PAPER, "small", "start", "smoke", "tempered"])
+@pytest.mark.parametrize("preset", [*PAPER, "small", "small-transferred", "start", "smoke", "tempered"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("retina", preset)
     for entry in benchmark.tasks:
@@ -79,7 +79,12 @@ def test_a_preset_a_size_has_the_papers_hyper_parameters(size):
 
 @pytest.mark.parametrize(
     ("preset", "beta", "anneal"),
-    [*((size, 1.0, 0.0) for size in PAPER), ("tempered", 0.01, 0.25), ("small", 0.01, 0.25)],
+    [
+        *((size, 1.0, 0.0) for size in PAPER),
+        ("tempered", 0.01, 0.25),
+        ("small", 0.01, 0.25),
+        ("small-transferred", 0.01, 0.25),
+    ],
 )
 def test_only_the_papers_presets_have_the_plain_evidence_lower_bound(preset, beta, anneal):
     """R, eq. 3: the divergence counts in full."""
@@ -108,6 +113,18 @@ def test_the_small_preset_is_the_default():
         assert (entry.network, entry.network_arguments) == ("cnn-linear", {"channels": [8, 16, 32]})
         twins = {name: list(arguments["channels"]) for name, arguments in method_networks(benchmark, entry).items()}
         assert twins == {"mean-field-vi": TWIN}
+
+
+def test_the_transferred_preset_has_the_methods_of_small_on_a_frozen_network():
+    small, transferred = load_benchmark("retina"), load_benchmark("retina", "small-transferred")
+    assert (transferred.seeds, transferred.samples, transferred.tune) == (small.seeds, small.samples, {})
+    assert [entry.arguments for entry in transferred.tasks] == [entry.arguments for entry in small.tasks]
+    for before, entry in zip(small.tasks, transferred.tasks, strict=True):
+        assert transferred.methods_of(entry) == small.methods_of(before)
+        assert (entry.network, entry.network_arguments["trainable_blocks"]) == ("efficientnet-lite0", 0)
+        assert method_networks(transferred, entry) == {}  # one head, whose weights mean-field VI makes Gaussian
+        views = METHODS.make("regularised", **method_arguments(transferred, entry)["regularised"])
+        assert (views.objective.augmentation.pixels, views.objective.augmentation.flip) == (0, 0.5)
 
 
 def test_the_small_preset_weights_no_class_stops_at_no_epoch_and_tunes_nothing():
