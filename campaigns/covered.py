@@ -71,6 +71,7 @@ MODULES = {
     "core/validate.py": "policy, recalibration, fit file",
     "deployment/prediction_job.py": PROTOCOL,
     "encoders/pretrained.py": DOWNLOADED,
+    "encoders/torch_weights.py": "torch weights",
     "encoders/wordpieces.py": "encoder",
     "formats/npz.py": "npz, npy, labels",
     "formats/prediction_tables.py": "csv, tsv, jsonl, parquet",

@@ -283,6 +283,12 @@ FILE_READERS = (
         (reading.load_encoder,),
     ),
     Reader(
+        "torch weights",
+        once(lambda: [{"weights.pth": store_seeds.torch_weights()}]),
+        (("weights.pth", any_bytes),),
+        (reading.read_weights,),
+    ),
+    Reader(
         "images",
         once(lambda: [seeds.image_folder()]),
         (("pictures/*/*", mutate_png),),

@@ -50,6 +50,13 @@ def load_encoder(folder: Path) -> None:
     encoder_from_json(read_json(folder / "encoder.json"))
 
 
+def read_weights(folder: Path) -> None:
+    """Read weights that torch saved."""
+    from dubio.encoders.torch_weights import read_torch_weights
+
+    read_torch_weights(folder / "weights.pth")
+
+
 def load_checkpoint(folder: Path) -> None:
     """Read a checkpoint; reading it again must do no harm either."""
     from dubio.store import Store

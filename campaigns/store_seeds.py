@@ -164,3 +164,20 @@ def encoders() -> list[bytes]:
         for modality, inputs in (("text", texts), ("table", table), ("image", images))
     ]
     return [json.dumps(encoder.to_json()).encode() for encoder in fitted]
+
+
+@functools.cache
+def torch_weights() -> bytes:
+    """Return named tensors as torch saved them before its zip files, one of them with its axes in another order."""
+    import io
+    from collections import OrderedDict
+
+    import torch
+
+    tensors = OrderedDict(
+        {"conv.weight": torch.arange(24.0).view(4, 3, 1, 2), "norm.num_batches_tracked": torch.tensor(7)},
+        turned=torch.arange(6.0).view(2, 3).t(),
+    )
+    file = io.BytesIO()
+    torch.save(tensors, file, _use_new_zipfile_serialization=False)
+    return file.getvalue()
