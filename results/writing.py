@@ -32,9 +32,9 @@ MOST_COLUMNS = 20
 
 DIGITS = (
     "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
-    "another order, which many epochs enlarge. With AVX2 instead of AVX-512 instructions, three trainings of TextCNN on "
-    "CLINC differ by at most 0.0011 in accuracy, 0.0006 in calibrated NLL and 0.0005 in AUROC; over seeds their standard "
-    "deviations are 0.002, 0.006 and 0.005. Other networks were not compared."
+    "another order, which many epochs enlarge. With AVX2 instead of AVX-512 instructions, three trainings of TextCNN "
+    "on CLINC differ by at most 0.0011 in accuracy, 0.0006 in calibrated NLL and 0.0005 in AUROC; over seeds their "
+    "standard deviations are 0.002, 0.006 and 0.005. Other networks were not compared."
 )
 """Measured with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and ONEDNN_MAX_CPU_ISA=AVX2."""
 
