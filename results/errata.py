@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from dubio.core.files import write_file
 from dubio.metrics.metric import metric_named
@@ -165,13 +166,17 @@ def _training(study: Study, runs: Runs) -> Iterator[str]:
         yield from _gap(runs, base=study.base, task=study.tasks[-1], mistakes=study.gap)
 
 
+def is_significant(change: Change) -> bool:
+    """Return whether several trainings show the change, at 5 %."""
+    return min(change.corrected.n, change.mistaken.n) > 1 and change.test.p < 0.05
+
+
 def change_text(change: Change | None) -> str:
     """Return the score with a mistake and its change, in bold where several trainings show it."""
     if change is None:
         return "not run"
     text = f"{change.mistaken.mean:.3f}: {interval_text(change.test.difference, change.test.low, change.test.high)}"
-    several = min(change.corrected.n, change.mistaken.n) > 1
-    return f"**{text}**" if several and change.test.p < 0.05 else text
+    return f"**{text}**" if is_significant(change) else text
 
 
 def _orders(study: Study, runs: Runs) -> Iterator[str]:
@@ -183,9 +188,18 @@ def _orders(study: Study, runs: Runs) -> Iterator[str]:
             yield f"- Order of {count} methods with {title}, τ with the corrected order: {', '.join(parts)}."
 
 
+class GapShare(NamedTuple):
+    """How far a method's AUROC is above the published one, what of that mistakes take away, and if that is shown."""
+
+    gap: float
+    own: float
+    significant: bool
+
+
 def _gap(runs: Runs, *, base: str, task: str, mistakes: str) -> Iterator[str]:
     """Answer how far mistakes that a task has, and its base has not, explain the gap of CLINC's AUROCs."""
-    body, explained = [], []
+    body: list[list[str]] = []
+    explained: list[GapShare] = []
     for number in published_numbers("text"):
         if (number.task, number.metric) != ("clinc", "ood_auroc"):
             continue
@@ -196,7 +210,7 @@ def _gap(runs: Runs, *, base: str, task: str, mistakes: str) -> Iterator[str]:
             continue
         (change,) = changes
         gap = change.corrected.mean - number.value
-        explained.append((gap, -change.test.difference))
+        explained.append(GapShare(gap, -change.test.difference, is_significant(change)))
         values = (number.value, change.corrected.mean, change.mistaken.mean)
         share = f"{gap:+.3f}, of which {-change.test.difference:+.3f}"
         body.append([number.method, *(f"{value:.3f}" for value in values), share])
@@ -211,7 +225,7 @@ def _mean_auroc(own: Iterable[Stored]) -> str:
     return f"{mean(values):.3f}" if values else "not run"
 
 
-def gap_sentence(explained: list[tuple[float, float]], mistakes: str) -> str:
+def gap_sentence(explained: Sequence[GapShare], mistakes: str) -> str:
     """Return how much of the gap the mistakes explain, from both for every method."""
     order = (
         "Of the mistakes in scoring, `~index` takes in-domain rows alone here, because CLINC's out-of-scope requests "
@@ -220,8 +234,10 @@ def gap_sentence(explained: list[tuple[float, float]], mistakes: str) -> str:
     if not explained:
         return f"{order} The share of {mistakes} was not measured."
     count = "1 method" if len(explained) == 1 else f"{len(explained)} methods"
-    if (lower := mean(own for _, own in explained)) <= 0:
-        higher = f"with them AUROC is higher still, by {-lower:.3f} (mean over {count})"
+    significant = sum(share.significant for share in explained)
+    judged = f"the change of AUROC is significant with {significant or 'none'} of them"
+    if (lower := mean(share.own for share in explained)) <= 0:
+        higher = f"with them AUROC is higher still, by {-lower:.3f} (mean over {count}; {judged})"
         return f"{order} As to {mistakes}: they do not explain the gap, {higher}."
-    share = mean(own / gap for gap, own in explained)
-    return f"{order} As to {mistakes}: they explain {share:.0%} of the gap (mean over {count})."
+    part = mean(share.own / share.gap for share in explained)
+    return f"{order} As to {mistakes}: they explain {part:.0%} of the gap (mean over {count}; {judged})."

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import change_text, errata_sections, gap_sentence, write_errata
+from results.errata import GapShare, change_text, errata_sections, gap_sentence, write_errata
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
@@ -71,8 +71,12 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
 
 def test_sentences_say_what_was_not_measured():
     assert "The share of the three was not measured" in gap_sentence([], "the three")
-    assert "explain 50% of the gap (mean over 2 methods)" in gap_sentence([(0.04, 0.01), (0.04, 0.03)], "both")
-    assert "do not explain the gap, with them AUROC is higher still, by 0.020" in gap_sentence([(0.04, -0.02)], "both")
+    shares = [GapShare(0.04, 0.01, False), GapShare(0.04, 0.03, True)]
+    judged = "mean over 2 methods; the change of AUROC is significant with 1 of them"
+    assert f"explain 50% of the gap ({judged})" in gap_sentence(shares, "both")
+    higher = gap_sentence([GapShare(0.04, -0.02, False)], "both")
+    assert "do not explain the gap, with them AUROC is higher still, by 0.020" in higher
+    assert "significant with none of them" in higher
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
 
