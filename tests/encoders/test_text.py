@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.specs import describe, restore
-from dubio.core.types import Examples
+from dubio.core.types import PADDING_WORD, UNKNOWN_WORD, Examples
 from dubio.encoders import PAD, UNK, TextEncoding, TokenRows, encoder_from_json, encoding_for, fit_encoder
 from dubio.encoders.text import tokenise
 
@@ -112,23 +112,15 @@ def test_encodings_are_parts_and_refuse_what_they_do_not_know() -> None:
         fit_encoder(encoding, Examples(np.zeros((2, 2)), np.zeros(2, dtype=np.int64)))
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("own", [True, False])
-def test_errata_of_padding_and_unknown_words_give_the_indices_they_say(masked: bool, own: bool) -> None:
-    encoding = TextEncoding(min_frequency=1, max_length=4, unmasked_padding=not masked, no_unknown_token=not own)
-    encoder = fit_encoder(encoding, examples("a a b"))
-    learned = 4  # PAD, UNK, a, b, and then the padding that is learned
-    unknown = UNK if own else (PAD if masked else learned)
-    assert encoder.shape == (4 if masked else 5,)
-    rows = encoder.encode(examples("a never b", "", "b b b b b"))
-    expected = [[2, unknown, 3], [unknown], [3, 3, 3, 3]]
-    if not masked:
-        expected = [(row + [learned] * 4)[:4] for row in expected]
-    assert [rows.row(i).tolist() for i in range(3)] == expected
-    assert encoder_from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
+def test_words_that_fill_up_a_text_are_in_no_vocabulary() -> None:
+    filled = examples(f"a a b {PADDING_WORD} {PADDING_WORD} {UNKNOWN_WORD} {UNKNOWN_WORD}")
+    encoder = fit_encoder(TextEncoding(min_frequency=1), filled)
+    assert encoder.words == ("a", "b")
+    rows = encoder.encode(examples(f"a {PADDING_WORD} never {UNKNOWN_WORD} b", ""))
+    assert [rows.row(i).tolist() for i in range(2)] == [[2, PAD, UNK, UNK, 3], [UNK]]
 
 
 def test_errata_that_are_off_leave_the_description_as_it_was() -> None:
     fields = {"vocabulary": 20_000, "min_frequency": 3, "max_length": 256}
     assert describe(TextEncoding()) == {"part": "text-encoding", "version": 1, **fields}
-    assert describe(TextEncoding(no_unknown_token=True))["no_unknown_token"] is True
+    assert describe(TextEncoding(vocabulary_from_all_text=True))["vocabulary_from_all_text"] is True

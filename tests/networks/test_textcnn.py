@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dubio.core.types import Examples
-from dubio.encoders import TextEncoding, TokenRows, fit_encoder
+from dubio.core.types import PADDING_WORD, UNKNOWN_WORD, Examples
+from dubio.encoders import PAD, UNK, TextEncoding, TokenRows, fit_encoder
 from dubio.inference.batches import collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
@@ -142,13 +142,15 @@ def test_training_masks_and_sampled_ranks_have_the_same_mean_prediction():
     assert ((masked.mean(0) - ranks.mean(0)).abs() <= 5 * spread + 1e-6).all()
 
 
-def test_unmasked_padding_is_the_maximum_over_every_window_of_the_padded_text() -> None:
-    """The erratum against a plain convolution over texts filled up with one learned token."""
-    corpus = Examples(("a b c d e f", "b", "f e d a"), np.zeros(3, dtype=np.int64))
-    encoder = fit_encoder(TextEncoding(min_frequency=1, max_length=9, unmasked_padding=True), corpus)
+@pytest.mark.parametrize("word", [PADDING_WORD, UNKNOWN_WORD])
+def test_unmasked_padding_is_the_maximum_over_every_window_of_the_padded_text(word: str) -> None:
+    """The erratum against a plain convolution over texts filled up with one word, zero or that of unknown words."""
+    texts = ("a b c d e f", "b", "f e d a")
+    encoder = fit_encoder(TextEncoding(min_frequency=1), Examples(texts, np.zeros(3, dtype=np.int64)))
     torch.manual_seed(0)
     plain = textcnn(encoder.shape, embedding=5, maps=4, kernels=(2, 3)).eval()
-    rows = encoder.encode(corpus)
+    filled = tuple(text + f" {word}" * (9 - len(text.split())) for text in texts)
+    rows = encoder.encode(Examples(filled, np.zeros(3, dtype=np.int64)))
     with torch.no_grad():
         features = plain(collate(rows, np.arange(3)))
         embed, convolve = plain.stages[0], plain.stages[1]
@@ -157,5 +159,5 @@ def test_unmasked_padding_is_the_maximum_over_every_window_of_the_padded_text() 
         kernels = zip(convolve.weights, convolve.biases, strict=True)
         maps = [functional.conv1d(channels, w.permute(2, 1, 0), b).relu().amax(-1) for w, b in kernels]
     assert padded.shape == (3, 9)
-    assert (padded == len(encoder.words) + 2).any()
+    assert (padded == (PAD if word == PADDING_WORD else UNK)).sum() == 3 * 9 - 11
     torch.testing.assert_close(features, torch.cat(maps, dim=1))

@@ -10,12 +10,13 @@ from results.errata import GapShare, change_text, errata_sections, gap_sentence,
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
-from results.training_errata import STUDIES, compared, order_agreement, training_changes
+from results.training_errata import STUDIES, compared, order_agreement, rows_within, sample_of, training_changes
 from scipy import stats
 
 from dubio.core.predictions import Predictions
 from dubio.metrics.metric import metric_named
 from dubio.runner.benchmark_file import load_benchmark
+from dubio.statistics.verdicts import Rows
 
 
 def stored(accuracy, seed, rows=400):
@@ -24,7 +25,7 @@ def stored(accuracy, seed, rows=400):
     wrong = np.random.default_rng(seed).permutation(rows) >= round(accuracy * rows)
     logits = np.where(np.eye(2, dtype=bool)[labels ^ wrong], 1.0, 0.0)[None].astype(np.float32)
     own = Predictions(logits, labels)
-    run = SimpleNamespace(id=f"{accuracy}-{seed}")
+    run = SimpleNamespace(id=f"{accuracy}-{seed}", fits=(f"fit-{accuracy}-{seed}",))
     return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, task=SimpleNamespace(key="few"))
 
 
@@ -69,19 +70,67 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
     assert order_agreement(runs, "base", "wrong", "accuracy") == (1.0, 2)
 
 
+def test_a_mistake_at_prediction_is_judged_on_the_differences_of_the_same_trainings():
+    """Both sides' trainings were taken for different ones, whose spread hid a change that every training has."""
+    accuracies = (0.90, 0.80, 0.70)
+    corrected, mistaken = ([stored(value - loss, i) for i, value in enumerate(accuracies)] for loss in (0.0, 0.05))
+    apart = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
+    for first, second in zip(corrected, mistaken, strict=True):
+        second.run.fits = first.run.fits
+    paired = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
+    assert paired.test.difference == apart.test.difference == pytest.approx(-0.05)
+    assert paired.test.high - paired.test.low < apart.test.high - apart.test.low
+    rows = sample_of("accuracy", {"corrected": [corrected[0].in_domain()], "mistaken": [mistaken[0].in_domain()]})
+    assert isinstance(rows, Rows)
+
+
+def some_rows(p: Predictions, rows) -> Predictions:
+    return Predictions(p.logits[:, rows], p.labels[rows], ids=p.ids[rows])
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "class_auroc"])
+def test_a_side_without_some_rows_has_the_variance_of_its_own_mean(metric):
+    """Resampling all rows, and simulation of new test sets, agree on the variance of the difference."""
+    generator = np.random.default_rng(3)
+
+    def test_set():
+        labels = generator.integers(0, 2, 300)
+        logits = generator.normal(size=(2, 300, 2)) + 1.5 * np.eye(2)[labels]
+        ids = np.array([f"test/{i}" for i in range(300)])
+        own = [Predictions(logits[i][None].astype(np.float32), labels, ids=ids) for i in range(2)]
+        return own[0], some_rows(own[1], np.flatnonzero(generator.random(300) < 0.7))
+
+    score = metric_named(metric).compute
+    simulated = np.var([score(one) - score(other) for one, other in (test_set() for _ in range(400))])
+    estimates = []
+    for _ in range(10):
+        sides = dict(zip(("corrected", "mistaken"), ([own] for own in test_set()), strict=True))
+        estimates.append(sample_of(metric, sides).term("corrected", "mistaken")[0])
+    assert np.mean(estimates) == pytest.approx(simulated, rel=0.25)
+
+
+def test_rows_are_matched_by_their_ids():
+    everything = Predictions(np.zeros((1, 3, 2), np.float32), np.zeros(3, int), ids=np.array(["a", "b", "c"]))
+    assert rows_within(some_rows(everything, np.array([2, 0])), everything).tolist() == [2, 0]
+    other = Predictions(np.zeros((1, 1, 2), np.float32), np.zeros(1, int), ids=np.array(["d"]))
+    with pytest.raises(ValueError, match="'d' is on one side alone"):
+        rows_within(other, everything)
+
+
 def test_sentences_say_what_was_not_measured():
-    assert "The share of the three was not measured" in gap_sentence([], "the three")
+    assert "The share of the mistakes in reading texts was not measured" in gap_sentence([])
     shares = [GapShare(0.04, 0.01, False), GapShare(0.04, 0.03, True)]
     judged = "mean over 2 methods; the change of AUROC is significant with 1 of them"
-    assert f"explain 50% of the gap ({judged})" in gap_sentence(shares, "both")
-    higher = gap_sentence([GapShare(0.04, -0.02, False)], "both")
-    assert "do not explain the gap, with them AUROC is higher still, by 0.020" in higher
+    assert f"explain 50% of the gap of AUROCs ({judged})" in gap_sentence(shares)
+    assert "explain 150% of the gap of AUROCs, more than all of it (" in gap_sentence([GapShare(0.04, 0.06, True)])
+    higher = gap_sentence([GapShare(0.04, -0.02, False)])
+    assert "do not explain the gap of AUROCs: with them AUROC is higher still, by 0.020" in higher
     assert "significant with none of them" in higher
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
 
 def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
-    names = ("text", "words", "weights", "labels", "retina", "ensembles", "ensembles")
+    names = ("text", "labels", "retina", "ensembles", "ensembles")
     files = [f"errata-{name}" for name in names]
     shown: dict[str, set[str]] = {}
     for study, name in zip(STUDIES, files, strict=True):

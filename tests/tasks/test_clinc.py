@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dubio.core.errors import BadFile, UserError
+from dubio.core.types import PADDING_WORD, UNKNOWN_WORD, Task
+from dubio.tasks.clinc import BATCH
 from tests.tasks.helpers import make, put, sizes
 
 INTENTS = ("balance", "pay_bill", "weather")
@@ -75,3 +78,52 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
         make("clinc", tmp_path / "c", cal=0.9)
     with pytest.raises(UserError, match="setting"):
         make("clinc", tmp_path / "c", setting="novel")
+
+
+def mixed_rows() -> dict[str, list[list[str]]]:
+    """Requests of three to twelve words, some of one letter."""
+    words = ["i", "would", "like", "a", "new", "card", "for", "my", "old", "account", "please", "now"]
+    rows = {part: [[" ".join(words[: 3 + i % 10]), INTENTS[i % 3]] for i in range(90)] for part in ("train", "val")}
+    rows["test"] = [[" ".join(words[: 3 + (7 * i) % 10]), INTENTS[i % 3]] for i in range(90)]
+    return rows | {"oos_test": [[" ".join(words[: 4 + i % 8]), "oos"] for i in range(40)]}
+
+
+def read_with(folder: Path, **errors: bool) -> Task:
+    put(folder / "data_full.json", json.dumps(mixed_rows()))
+    return make("clinc", folder, setting="novelty", **errors)
+
+
+def test_unmasked_padding_fills_test_texts_up_to_the_longest_of_their_batch(tmp_path: Path) -> None:
+    plain = read_with(tmp_path)
+    for error, word in (({}, PADDING_WORD), ({"no_unknown_token": True}, UNKNOWN_WORD)):
+        task = read_with(tmp_path, unmasked_padding=True, **error)
+        for name in ("train", "val"):
+            assert task.split(name).fingerprint == plain.split(name).fingerprint
+        for name in ("test", "novel"):
+            texts, filled = plain.split(name).data.inputs, task.split(name).data.inputs
+            assert [text.replace(f" {word}", "") for text in filled] == list(texts)
+            sizes_of_batches = Counter(len(text.split()) for text in filled)
+            longest = max(len(text.split()) for text in texts)
+            assert len(sizes_of_batches) <= -(-len(texts) // BATCH)
+            assert all(count >= min(BATCH, len(texts) % BATCH) for count in sizes_of_batches.values())
+            assert max(sizes_of_batches) == longest
+            assert task.split(name).data.ids.tolist() == plain.split(name).data.ids.tolist()
+
+
+def test_words_of_one_letter_and_short_requests_are_dropped_and_accounted_for(tmp_path: Path) -> None:
+    plain, task = read_with(tmp_path), read_with(tmp_path, drop_one_letter_words=True)
+    assert plain.split("novel").data.inputs[:2] == ("i would like a", "i would like a new")
+    assert task.split("novel").data.inputs[:2] == ("would like", "would like new")
+    assert sizes(task) == sizes(plain)
+    shorter = read_with(tmp_path, drop_short_requests=True)
+    kept = [text for text in plain.split("test").data.inputs if len(text.split()) - 2 >= 5]
+    assert list(shorter.split("test").data.inputs) == kept
+    assert set(shorter.split("test").data.ids) < set(plain.split("test").data.ids)
+    reason, count = list(shorter.left_out.items())[-1]
+    assert "fewer than 5 words" in reason
+    assert count == sum(map(len, plain.splits)) - sum(map(len, shorter.splits)) > 0
+
+
+def test_no_unknown_token_without_padding_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^no_unknown_token: .*set unmasked_padding, too\.$"):
+        read_with(tmp_path, no_unknown_token=True)

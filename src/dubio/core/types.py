@@ -41,6 +41,12 @@ BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.str_]
 Inputs = tuple[str, ...] | NDArray[Any] | LazyRows
 
+PADDING_WORD = "\ue000"
+"""A word in a text that stands for padding: no vocabulary has it, and its vector is zero."""
+
+UNKNOWN_WORD = "\ue001"
+"""A word that no vocabulary has."""
+
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TARGETS: tuple[Target, ...] = get_args(Target)
 EMPTY_DECISIONS: tuple[EmptyDecision, ...] = get_args(EmptyDecision)

@@ -25,7 +25,7 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, part
-from dubio.core.types import Examples, Inputs
+from dubio.core.types import PADDING_WORD, UNKNOWN_WORD, Examples, Inputs
 from dubio.core.validate import Positive
 from dubio.encoders.rows import Encoding, JsonFields, TokenRows
 
@@ -41,7 +41,7 @@ def tokenise(text: str) -> list[str]:
 
 
 PAD = 0
-"""The index that pads a batch; no word has it, and no encoded row contains it unless ``no_unknown_token`` is set."""
+"""The index that pads a batch; of words, ``PADDING_WORD`` alone has it."""
 
 UNK = 1
 """The index of every word that is not in the vocabulary."""
@@ -59,6 +59,8 @@ def most_frequent(texts: Iterable[list[str]], *, limit: int, min_frequency: int)
         min_frequency: Smallest number of occurrences of a word in the training texts.
     """
     counts = Counter(token for tokens in texts for token in tokens)
+    for word in (PADDING_WORD, UNKNOWN_WORD):
+        del counts[word]  # a counter deletes what it does not have in silence
     frequent = [(-count, word) for word, count in counts.items() if count >= min_frequency]
     return tuple(word for _, word in sorted(frequent)[:limit])
 
@@ -72,17 +74,13 @@ class TextEncoding(Encoding):
         vocabulary: Largest number of words, without PAD and UNK.
         min_frequency: Smallest number of occurrences of a word in the training split.
         max_length: Largest number of tokens of a text, from its beginning.
-        unmasked_padding: Erratum of the text paper's code: every text is filled up to ``max_length`` with a token that
-            has learned weights and counts like a word.
-        no_unknown_token: Erratum of the same code: words that are not in the vocabulary have the index of padding.
-        vocabulary_from_all_text: Erratum of the same code: the vocabulary comes from all splits, test sets included.
+        vocabulary_from_all_text: Erratum of the text paper's code: the vocabulary comes from all splits, test sets
+            included.
     """
 
     vocabulary: Positive = 20_000
     min_frequency: Positive = 3
     max_length: Positive = 256
-    unmasked_padding: bool = added(False)
-    no_unknown_token: bool = added(False)
     vocabulary_from_all_text: bool = added(False)
 
     @property
@@ -120,25 +118,20 @@ class TextEncoder(JsonFields):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(size of the vocabulary with PAD and UNK,); a learned padding token comes last."""
-        return (len(self.words) + FIRST_WORD + self.encoding.unmasked_padding,)
+        """(size of the vocabulary with PAD and UNK,)."""
+        return (len(self.words) + FIRST_WORD,)
 
     @cached_property
     def _index(self) -> dict[str, int]:
-        return {word: index for index, word in enumerate(self.words, start=FIRST_WORD)}
+        return {PADDING_WORD: PAD} | {word: index for index, word in enumerate(self.words, start=FIRST_WORD)}
 
     def encode(self, examples: Examples) -> TokenRows:
         """Return token indices; a text without a token becomes the one token of unknown words."""
         look_up, limit = self._index.get, self.encoding.max_length
-        learned = self.encoding.unmasked_padding
-        padding = self.shape[0] - 1 if learned else PAD
-        unknown = padding if self.encoding.no_unknown_token else UNK
         flat: list[int] = []
         offsets = [0]
         for text in texts_of(examples.inputs):
-            flat.extend([look_up(token, unknown) for token in tokenise(text)[:limit]] or [unknown])
-            if learned:
-                flat.extend([padding] * (limit - len(flat) + offsets[-1]))
+            flat.extend([look_up(token, UNK) for token in tokenise(text)[:limit]] or [UNK])
             offsets.append(len(flat))
         return TokenRows(np.array(flat, dtype=np.int32), np.array(offsets, dtype=np.int64))
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from dubio.core.documents import parse_json
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import task
-from dubio.core.types import Task
+from dubio.core.types import PADDING_WORD, UNKNOWN_WORD, Split, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import DataSource, Document
 from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
@@ -49,10 +54,72 @@ def _read_tables(folder: Path) -> list[Document]:
 
 CORPUS = text_corpus("clinc", json=_read_json, tables=_read_tables)
 
+LONG_WORD = re.compile(r"\b\w\S+\b")
+"""A word of the text paper's code."""
+
+FEWEST_WORDS = 5
+"""Words of a request that its code does not drop: the widest convolution needs them."""
+
+BATCH = 32
+"""Texts that its code pads to one length."""
+
+
+def without_short_requests(read: Task) -> Task:
+    """Return the task without requests of fewer than :data:`FEWEST_WORDS` long words."""
+    rows = [[i for i, text in enumerate(_texts(split)) if len(LONG_WORD.findall(text)) >= FEWEST_WORDS]
+            for split in read.splits]  # fmt: skip
+    splits = [
+        Split.of(split.name, split.kind, split.data.take(np.array(own, dtype=np.int64)))
+        for split, own in zip(read.splits, rows, strict=True)
+    ]
+    dropped = sum(map(len, read.splits)) - sum(map(len, splits))
+    reason = f"because they have fewer than {FEWEST_WORDS} words, as in the text paper's code"
+    return replace(read, splits=tuple(splits), left_out={**read.left_out, reason: dropped})
+
+
+def with_long_words(split: Split) -> Split:
+    """Return the split without words of one character."""
+    return _with_texts(split, (" ".join(LONG_WORD.findall(text)) for text in _texts(split)))
+
+
+def padded(split: Split, word: str, seed: int) -> Split:
+    """Return the split with texts filled up by a word to the longest of their batch, in a random order of the texts.
+
+    Args:
+        split: The split.
+        word: What fills them up.
+        seed: Seed of the order.
+    """
+    texts = _texts(split)
+    lengths = np.array([len(text.split()) for text in texts])
+    batches = np.empty(len(texts), dtype=np.int64)
+    batches[np.random.default_rng(seed).permutation(len(texts))] = np.arange(len(texts)) // BATCH
+    longest = np.zeros(int(batches.max(initial=0)) + 1, dtype=np.int64)
+    np.maximum.at(longest, batches, lengths)
+    missing = longest[batches] - lengths
+    return _with_texts(split, (text + f" {word}" * count for text, count in zip(texts, missing.tolist(), strict=True)))
+
+
+def _texts(split: Split) -> tuple[str, ...]:
+    assert isinstance(split.data.inputs, tuple), "a corpus holds texts"
+    return split.data.inputs
+
+
+def _with_texts(split: Split, texts: Iterable[str]) -> Split:
+    return Split.of(split.name, split.kind, replace(split.data, inputs=tuple(texts)))
+
 
 @task("clinc", source=DataSource(CORPUS.card, (CORPUS,)))
 def clinc(
-    *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
+    *,
+    setting: Setting = "in-domain",
+    data_dir: str | None = None,
+    split_seed: int = 42,
+    cal: float = 0.0,
+    unmasked_padding: bool = False,
+    no_unknown_token: bool = False,
+    drop_one_letter_words: bool = False,
+    drop_short_requests: bool = False,
 ) -> Task:
     """CLINC150, 150 intents: in-domain, or novelty with requests out of scope.
 
@@ -60,11 +127,35 @@ def clinc(
     out-of-scope test part, and changes nothing else: both settings share their trainings. The published out-of-scope
     training and validation requests are not used.
 
+    The last four arguments repeat errors of the text paper's code, to measure what they did. That code sorts the texts
+    of training and validation by length before it cuts them into batches of 32, which leaves hardly anything to pad;
+    test texts stay in the random order of their source and are padded to the longest of their batch.
+
     Args:
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where clinc``.
-        split_seed: Seed of the split of ``cal``.
+        split_seed: Seed of the split of ``cal``, and of the batches of ``unmasked_padding``.
         cal: Share of training that becomes the split ``cal``.
+        unmasked_padding: Erratum: test texts are filled up to the longest of their batch with words whose vector is
+            zero, and which count like any word.
+        no_unknown_token: Erratum: these words have the vector of words that are not in the vocabulary.
+        drop_one_letter_words: Erratum: words of one character (*i*, *a*) are dropped.
+        drop_short_requests: Erratum: requests of fewer than five words of two or more characters are in no split.
+
+    Raises:
+        UserError: For ``no_unknown_token`` without padding that it could concern.
     """
+    if no_unknown_token and not unmasked_padding:
+        reason = "training batches hold no padding, so that padding must be unmasked for it to have any effect"
+        raise UserError(f"no_unknown_token: {reason}; set unmasked_padding, too.")
     options = CorpusOptions("clinc", "multiclass", setting, split_seed, cal)
-    return corpus_task(obtain(CORPUS, data_dir), options)
+    read = corpus_task(obtain(CORPUS, data_dir), options)
+    if drop_short_requests:
+        read = without_short_requests(read)
+    splits = list(read.splits)
+    if drop_one_letter_words:
+        splits = [with_long_words(split) for split in splits]
+    if unmasked_padding:
+        word = UNKNOWN_WORD if no_unknown_token else PADDING_WORD
+        splits = [padded(split, word, split_seed) if split.kind in ("id", "ood") else split for split in splits]
+    return replace(read, splits=tuple(splits))
