@@ -128,7 +128,7 @@ def test_what_is_chosen_on_validation_is_refused_without_it():
 
 
 def text_task(of_test="only here"):
-    splits = {"train": ("red blue", "blue red", "green"), "val": ("red",), "id": (of_test, "blue")}
+    splits = {"train": ("red blue", "blue red", "green"), "val": ("red",), "id": (of_test, "blue"), "ood": ("far",)}
     made = [Split.of(kind, kind, Examples(texts, np.arange(len(texts)) % 2)) for kind, texts in splits.items()]
     return Task("few", "text", "multiclass", ("a", "b"), tuple(made), SourceCard("made here", "1", "none", "none"))
 

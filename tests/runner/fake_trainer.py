@@ -28,8 +28,8 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.store import Store
 
 
-def toy(*, rows: int = 24, extra: bool = False) -> Task:
-    """Six numbers a row, three classes."""
+def toy(*, rows: int = 24, extra: bool = False, moved: float = 0.0) -> Task:
+    """Six numbers a row, three classes; with another test set of the same name where it is moved."""
     generator = np.random.default_rng(rows)
 
     def split(name: str, kind: Any) -> Split:
@@ -40,6 +40,9 @@ def toy(*, rows: int = 24, extra: bool = False) -> Task:
     splits = [split("train", "train"), split("val", "val"), split("test", "id"), split("far/away", "ood")]
     if extra:
         splits.append(split("more", "shift"))
+    if moved:
+        own = splits[2].data
+        splits[2] = Split.of("test", "id", Examples(own.inputs + moved, own.labels, own.ids))
     card = SourceCard("numpy", "1", "none", "none")
     return Task("toy", "table", "multiclass", ("a", "b", "c"), tuple(splits), card, ("two rows are the same",))
 

@@ -55,6 +55,29 @@ def test_an_ensemble_is_its_members_pooled(fake_world, benchmark):
     assert [path.name for path in store.layout.directory("predictions", ensemble["id"]).iterdir()] == ["spec.json"]
 
 
+@pytest.mark.parametrize("arguments", [{"extra": True}, {"moved": 1.0}])
+def test_tasks_that_share_trainings_are_predicted_on_the_splits_of_each(fake_world, benchmark, arguments):
+    """Only the first task's splits were predicted: of the others the report said that no run was completed."""
+    whole = benchmark(*ALL, "opaque")
+    (entry,) = whole.tasks
+    both = replace(whole, tasks=(entry, replace(entry, arguments={**entry.arguments, **arguments}, called="toy-too")))
+    finish = fake_world.run(both)
+    assert not finish.outcome.failures
+    assert len(fake_world.ended()) == 12
+    store, manifest = fake_world.store(), finish.manifest
+    tests = set()
+    for task in manifest["tasks"]:
+        runs = [run for run in manifest["runs"] if run["task"] == task["name"]]
+        assert len(runs) == len(manifest["runs"]) / 2
+        for run in runs:
+            for split in task["splits"][1:]:
+                read = store.read_predictions(run["id"], split["name"], split["fingerprint"])
+                tests.add(read.logits.tobytes() if (run["method"], split["name"]) == ("plain", "test") else b"")
+    seeds = len(whole.seeds) * 3
+    assert len(tests) - 1 == (2 * seeds if "moved" in arguments else seeds)
+    assert fake_world.run(both).outcome.completed == []
+
+
 def test_one_job_or_two_give_the_same_bits(fake_world, benchmark):
     fake_world.run(benchmark(*ALL), store="one", jobs=1)
     fake_world.run(benchmark(*ALL), store="two", jobs=2)

@@ -145,14 +145,17 @@ def test_arguments_that_name_files_are_changed_to_those_of_the_copies(
     for name in ("label", "mine.csv", "other.csv"):
         (tmp_path / name).write_text("x")
     arguments = {"data": "mine.csv", "label": "label", "table": str(tmp_path / "other.csv"), "size": 3, "order": ("a",)}
-    job = {"kind": "fit", "id": "1", "spec": {}, "task": ("own", arguments), "splits": []}
+    (tmp_path / "third.csv").write_text("x")
+    others = [("own", {"data": "third.csv"})]
+    job = {"kind": "fit", "id": "1", "spec": {}, "task": ("own", arguments), "others": others, "splits": []}
     whole = transfer.with_paths(job)["task"][1]
     assert whole == {**arguments, "data": str(tmp_path / "mine.csv")}  # label names a column, although a file has it
     there = transfer.with_paths(job, "/node")["task"][1]
     assert there["data"] == f"/node/files{tmp_path}/mine.csv"
     assert there["table"] == f"/node/files{tmp_path}/other.csv"
     assert there["label"] == "label"
-    assert set(transfer.data_paths(job)) == {tmp_path / "mine.csv", tmp_path / "other.csv"}
+    assert transfer.with_paths(job, "/node")["others"] == [["own", {"data": f"/node/files{tmp_path}/third.csv"}]]
+    assert set(transfer.data_paths(job)) == {tmp_path / name for name in ("mine.csv", "other.csv", "third.csv")}
 
 
 def test_of_a_folder_of_data_sets_only_the_one_that_a_task_reads_is_sent(
@@ -162,7 +165,8 @@ def test_of_a_folder_of_data_sets_only_the_one_that_a_task_reads_is_sent(
     copies = TASKS.entry("clinc").facts["source"].copies(str(data_dir))
     if not copies:
         pytest.skip("the data set is not here")
-    job = {"kind": "fit", "id": "1", "spec": {}, "task": ("clinc", {"data_dir": str(data_dir)}), "splits": []}
+    task = ("clinc", {"data_dir": str(data_dir)})
+    job = {"kind": "fit", "id": "1", "spec": {}, "task": task, "others": [], "splits": []}
     assert transfer.data_paths(job) == [Path(copy["path"]) for copy in copies]
     assert transfer.with_paths(job, "/node")["task"][1]["data_dir"] == f"/node/{transfer.copy_name(data_dir)}"
 

@@ -109,7 +109,7 @@ class Encoding:
 
     @property
     def learns_from_all(self) -> bool:
-        """Whether the encoder is fitted on all splits instead of the training split, which is a mistake."""
+        """Whether the encoder is fitted on all in-domain splits instead of the training split, which is a mistake."""
         return False
 
     def check(self) -> None:

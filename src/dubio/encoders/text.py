@@ -74,8 +74,8 @@ class TextEncoding(Encoding):
         vocabulary: Largest number of words, without PAD and UNK.
         min_frequency: Smallest number of occurrences of a word in the training split.
         max_length: Largest number of tokens of a text, from its beginning.
-        vocabulary_from_all_text: Erratum of the text paper's code: the vocabulary comes from all splits, test sets
-            included.
+        vocabulary_from_all_text: Erratum of the text paper's code: the vocabulary comes from all in-domain splits, the
+            test set included.
     """
 
     vocabulary: Positive = 20_000
@@ -85,7 +85,7 @@ class TextEncoding(Encoding):
 
     @property
     def learns_from_all(self) -> bool:
-        """Whether the vocabulary comes from all splits."""
+        """Whether the vocabulary comes from all in-domain splits."""
         return self.vocabulary_from_all_text
 
     def fit(self, train: Examples) -> TextEncoder:

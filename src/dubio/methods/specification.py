@@ -193,12 +193,13 @@ def training_splits(task: Task) -> tuple[Split, Split | None]:
 
 
 def encoder_split(encoding: Encoding, task: Task) -> Split:
-    """Return the examples that an encoder is fitted on: the training split, unless the encoding learns from all."""
+    """Return the examples that an encoder is fitted on: the training split, or all in-domain ones by mistake."""
     return _all_texts(task) if encoding.learns_from_all else training_splits(task)[0]
 
 
 @lru_cache(maxsize=4)
 def _all_texts(task: Task) -> Split:
-    """Return the texts of all splits without labels; cached, because a split is known by its identity."""
-    texts = tuple(text for split in task.splits for text in texts_of(split.data.inputs))
+    """Return the texts of all in-domain splits without labels; cached, because a split is known by its identity."""
+    splits = task.of_kind("train", "val", "cal", "id")
+    texts = tuple(text for split in splits for text in texts_of(split.data.inputs))
     return Split.of("all", "train", Examples(texts, np.full(len(texts), -1)))

@@ -133,7 +133,7 @@ def _task_forecast(task: PreparedTask, nodes: Iterable[Node], seconds: Mapping[s
 
 
 def _rows(node: Node) -> int:
-    return sum(len(split) for split in node.task.predicted)
+    return sum(map(len, node.predicted))
 
 
 def _samples(node: Node, nodes: Mapping[str, Node]) -> int:
@@ -158,8 +158,8 @@ def _report_seconds(plan: Plan) -> float:
     """
     if not plan.runs:
         return 0.0
-    reported = [plan.nodes[run.id] for run in plan.runs]
-    splits = [(node, split) for node in reported for split in node.task.predicted if split.kind != "val"]
+    reported = {run.id: plan.nodes[run.id] for run in plan.runs}.values()
+    splits = [(node, split) for node in reported for split in node.predicted if split.kind != "val"]
     values = sum(
         len(split) * len(node.task.task.classes) * _samples(node, plan.nodes) * max(1, len(node.needs))
         for node, split in splits

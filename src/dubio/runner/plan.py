@@ -13,9 +13,11 @@ from typing import Any, Literal
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS, Entry
 from dubio.core.specs import describe, identity
+from dubio.core.types import Split
 from dubio.runner.benchmark_file import Benchmark, Table
 from dubio.runner.prepare import PreparedTask, make_method
 from dubio.runner.trainer import Trainer
+from dubio.store.predictions import SplitKey
 from dubio.store.records import EntryKind
 
 NodeKind = Literal["fit", "predict", "ensemble", "method"]
@@ -35,6 +37,7 @@ class Node:
         task: The prepared task.
         method: The first method that uses it.
         label: Description in a few words.
+        others: Further tasks whose splits it predicts: they train on the same data and are tested on other data.
     """
 
     id: str
@@ -44,6 +47,7 @@ class Node:
     task: PreparedTask
     method: str
     label: str
+    others: tuple[PreparedTask, ...] = ()
 
     @property
     def folder(self) -> EntryKind:
@@ -51,14 +55,29 @@ class Node:
         return "fits" if self.kind == "fit" else "predictions"
 
     @property
-    def splits(self) -> tuple[tuple[str, str], ...]:
+    def predicted(self) -> tuple[Split, ...]:
+        """Every split to predict, those with the same name and content once."""
+        if self.kind == "fit":
+            return ()
+        splits = (split for task in (self.task, *self.others) for split in task.predicted)
+        return tuple({(split.name, split.fingerprint): split for split in splits}.values())
+
+    @property
+    def splits(self) -> tuple[SplitKey, ...]:
         """Name and fingerprint of every split to predict."""
-        return () if self.kind == "fit" else tuple((split.name, split.fingerprint) for split in self.task.predicted)
+        return tuple((split.name, split.fingerprint) for split in self.predicted)
 
     def job(self, **changes: Any) -> dict[str, Any]:
         """Return the job that makes it, as :mod:`dubio.runner.worker` describes it, with some keys changed."""
-        task = (self.task.entry.name, self.task.entry.arguments)
-        return {"kind": self.kind, "id": self.id, "spec": self.spec, "task": task, "splits": self.splits, **changes}
+        first, *others = ((task.entry.name, task.entry.arguments) for task in (self.task, *self.others))
+        job = {"kind": self.kind, "id": self.id, "spec": self.spec, "task": first, "others": others}
+        return {**job, "splits": self.splits, **changes}
+
+    def shared_with(self, other: Node) -> Node:
+        """Return the node with the splits of the same artefact on another task."""
+        if self.kind == "fit" or set(other.splits) <= set(self.splits):
+            return self
+        return replace(self, others=(*self.others, other.task, *other.others))
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.label}"
@@ -108,8 +127,9 @@ class Plan:
         return tuple(node for node in self.nodes.values() if node.kind in kinds)
 
     def add(self, node: Node) -> str:
-        """Add a node unless it is there; return its id."""
-        self.nodes.setdefault(node.id, node)
+        """Add a node; one that is there predicts the new one's splits too. Return its id."""
+        present = self.nodes.get(node.id)
+        self.nodes[node.id] = node if present is None else present.shared_with(node)
         return node.id
 
 

@@ -51,9 +51,13 @@ def with_paths(job: Mapping[str, Any], root: str = "") -> Json:
         job: The job.
         root: The node's folder; empty for a node that sees the driver's files.
     """
-    name, arguments = job["task"]
-    paths = {key: f"{root}/{copy_name(path)}" if root else str(path) for key, path in named_paths(arguments).items()}
-    return {**job, "task": [name, {**arguments, **paths}]}
+
+    def moved(named: tuple[str, Mapping[str, Any]]) -> list[Any]:
+        name, arguments = named
+        files = named_paths(arguments).items()
+        return [name, {**arguments, **{key: f"{root}/{copy_name(p)}" if root else str(p) for key, p in files}}]
+
+    return {**job, "task": moved(job["task"]), "others": [moved(named) for named in job["others"]]}
 
 
 def copy_name(path: Path) -> str:
@@ -68,17 +72,20 @@ def data_variables(root: str) -> dict[str, str]:
 
 
 def data_paths(job: Mapping[str, Any]) -> list[Path]:
-    """Return the files and folders that a job's task and encoding read: those it names, or the copies of a data set."""
-    name, arguments = job["task"]
+    """Return the files and folders that a job's tasks and encoding read: those they name, or copies of data sets."""
+    tasks = [path for named in (job["task"], *job["others"]) for path in _task_paths(*named)]
+    digests = re.findall(ENCODER, canonical(job["spec"]).decode())
+    encoders = (cache_dir() / "encoders" / digest.partition(":")[2] for digest in digests)
+    return list(dict.fromkeys([*tasks, *filter(Path.exists, encoders)]))
+
+
+def _task_paths(name: str, arguments: Mapping[str, Any]) -> list[Path]:
     named = named_paths(arguments)
     source: DataSource | None = TASKS.entry(name).facts.get("source")
     copies = None if source is None or "data" in named else source.copies(arguments.get("data_dir"))
     if copies:
         named.pop("data_dir", None)
-    digests = re.findall(ENCODER, canonical(job["spec"]).decode())
-    encoders = (cache_dir() / "encoders" / digest.partition(":")[2] for digest in digests)
-    paths = [*named.values(), *(Path(copy["path"]) for copy in copies or ()), *filter(Path.exists, encoders)]
-    return list(dict.fromkeys(paths))
+    return [*named.values(), *(Path(copy["path"]) for copy in copies or ())]
 
 
 def pieces(files: Iterable[tuple[Path, str]]) -> Iterator[list[Piece]]:

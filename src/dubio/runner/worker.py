@@ -2,7 +2,10 @@
 
 A job and its result are plain JSON, so that any executor can carry them. Jobs::
 
-    {"kind": "fit" | "predict" | "method" | "estimate", "id": …, "spec": …, "task": [name, arguments], "splits": […]}
+    {"kind": "fit" | "predict" | "method" | "estimate", "id": …, "spec": …, "task": [name, arguments],
+     "others": [[name, arguments], …], "splits": [[name, fingerprint], …]}
+
+``others`` are further tasks that have some of the splits.
 
 A result has a ``status``: ``made``, ``found`` (it was there), ``busy`` (another process is making it), ``damaged`` (a
 fit it needs was damaged, and has been set aside), ``failed``, or ``store`` (the store cannot be written). An executor
@@ -159,14 +162,14 @@ class JobRunner:
         return encoding, predict, 0.0
 
     def _missing(self, job: Json) -> list[Split]:
-        task = self._task(job)
-        splits = [task.split(name) for name, _ in job["splits"]]
-        for split, (_, fingerprint) in zip(splits, job["splits"], strict=True):
-            if split.fingerprint != fingerprint:
-                name = f"split {split.name!r} of task {task.name!r}"
+        tasks = [self._task({"task": named}) for named in (job["task"], *job["others"])]
+        splits = {(split.name, split.fingerprint): split for task in tasks for split in task.splits}
+        planned = [(name, fingerprint) for name, fingerprint in job["splits"]]
+        for key in planned:
+            if key not in splits:
+                name = f"split {key[0]!r} of task {tasks[0].name!r}"
                 raise UserError(f"{name} differs from the planned one; did a file change?")
-        missing = self._store.missing_splits(job["id"], [tuple(key) for key in job["splits"]])
-        return [split for split in splits if (split.name, split.fingerprint) in missing]
+        return [splits[key] for key in self._store.missing_splits(job["id"], planned)]
 
     def _read_fit(self, fit_id: str) -> StoredFit:
         try:
