@@ -18,16 +18,12 @@ from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.store import Store
 from dubio.store.verification import verify
+from tests.cli.helpers import run_here
 
 pytest.importorskip("torch")
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
-
-
-def dubio(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dubio", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +48,13 @@ SMALL = (*OWN, "--novel", "c", "--seeds", "1", "--method", "deterministic", "--m
 
 @pytest.fixture(scope="module")
 def done(folder) -> subprocess.CompletedProcess[str]:
-    return dubio(folder, *SMALL)
+    """The whole way of a user: the command as a process of its own; the other tests run theirs in this one."""
+    command = [sys.executable, "-m", "dubio", *SMALL]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
 
 
 def test_data_that_must_not_leave_is_neither_stored_nor_shown(folder):
-    result = dubio(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private/report")
+    result = run_here(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private/report")
     assert result.returncode == 0, result.stderr
     cells = {cell for line in (folder / "my points.csv").read_text().splitlines()[1:] for cell in line.split(",")[:2]}
     for path in [*(folder / "private").rglob("*.json"), *(folder / "private" / "report").rglob("*.html")]:
@@ -93,7 +91,7 @@ def test_own_data_from_a_file_to_a_report(folder, done):
 
 def test_a_damaged_data_file_is_named_and_no_task_is_left_out_for_it(tmp_path):
     (tmp_path / "cifar10_cut.npz").write_bytes(b"PK\x03\x04 and no more")
-    done = dubio(tmp_path, "run", "ensembles", "--task", "cifar10", "--data-dir", ".", "--dry-run")
+    done = run_here(tmp_path, "run", "ensembles", "--task", "cifar10", "--data-dir", ".", "--dry-run")
     assert done.returncode == 2
     assert "cifar10_cut.npz' is not an npz file" in done.stderr
     assert "skipped" not in done.stderr
@@ -101,7 +99,7 @@ def test_a_damaged_data_file_is_named_and_no_task_is_left_out_for_it(tmp_path):
 
 def test_the_same_command_again_trains_nothing(folder, done):
     before = (folder / "dubio-store" / "index.sqlite").read_bytes()
-    again = dubio(folder, *SMALL, "--json")
+    again = run_here(folder, *SMALL, "--json")
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr
     found = json.loads(again.stdout)
@@ -111,7 +109,7 @@ def test_the_same_command_again_trains_nothing(folder, done):
 
 
 def test_a_dry_run_counts_and_changes_nothing(folder, done):
-    ahead = dubio(folder, *OWN, "--seeds", "0,1", "--dry-run", "--json", "--store", "elsewhere")
+    ahead = run_here(folder, *OWN, "--seeds", "0,1", "--dry-run", "--json", "--store", "elsewhere")
     assert ahead.returncode == 0, ahead.stderr
     plan = json.loads(ahead.stdout)
     # three families of three members in two seeds, where 5 + 3 × 3 were asked for, and three baselines once
@@ -122,10 +120,10 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
 
 def test_a_shard_makes_its_part_and_says_what_comes_next(folder, tmp_path):
     """One shard of more than there are trainings has nothing to do, which is quick and no failure."""
-    ahead = dubio(folder, *SMALL, "--shard", "1/2", "--dry-run", "--json")
+    ahead = run_here(folder, *SMALL, "--shard", "1/2", "--dry-run", "--json")
     assert json.loads(ahead.stdout)["shard"] == "1/2"
     store, out = tmp_path / "part", tmp_path / "report"
-    ended = dubio(folder, *SMALL, "--shard", "9/9", "--store", str(store), "--out", str(out))
+    ended = run_here(folder, *SMALL, "--shard", "9/9", "--store", str(store), "--out", str(out))
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("shard 9/9 of my-points-")
     assert "0 trainings, 0 predictions" in ended.stdout
@@ -184,7 +182,7 @@ def test_mistakes_are_named(folder, monkeypatch, words, said):
 
 def test_a_failing_training_ends_with_1_and_leaves_the_others(folder, done):
     """A learning rate beyond all bounds gives a loss that is not a number."""
-    found = dubio(folder, *SMALL, "--set", "mc-dropout.lr=1e38", "--set", "mc-dropout.clip=1e38", "--out", "failed")
+    found = run_here(folder, *SMALL, "--set", "mc-dropout.lr=1e38", "--set", "mc-dropout.clip=1e38", "--out", "failed")
     assert found.returncode == 1, found.stderr
     assert "loss is" in found.stderr
     assert "Deterministic" in found.stdout
