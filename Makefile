@@ -14,6 +14,7 @@ TRAIN := $(VENV)/.stamp-train
 DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
+LOADED := $(VENV)/.stamp-loaded
 
 .PHONY: demo test environment lint typecheck imports unit axe test-slow packaging bench faults mutants fuzz docs screenshots results clean
 .DEFAULT_GOAL := test
@@ -59,8 +60,14 @@ typecheck: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
+# The tests are loaded once, by one process, which leaves byte code of all that they import: those that start together
+# would each compile the same files, for half a minute.
+$(LOADED): $(DEV)
+	@$(BIN)/python -m pytest --collect-only -qqq >/dev/null || true # the tests say what is wrong
+	@touch $@
+
 # Three processes on two cores: many tests wait for a browser, a server or a process that they started.
-unit: $(DEV)
+unit: $(LOADED)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 # axe-core looks for barriers in the page, in the browser tests alone; where it is missing they are skipped.
@@ -81,7 +88,7 @@ test-slow: $(SLOW)
 	$(BIN)/python -m pytest -m slow -q
 
 packaging: $(DEV)
-	$(BIN)/python -m pytest -m packaging -q
+	$(BIN)/python -m pytest -m packaging -q tests/test_packaging.py
 
 bench: $(DEV)
 	$(BIN)/python -m bench

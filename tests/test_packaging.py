@@ -47,6 +47,13 @@ def test_scoring_side_does_not_depend_on_torch() -> None:
     assert not any("torch" in item for item in project["dependencies"])
 
 
+def test_only_this_file_marks_tests_of_packaging() -> None:
+    """`make packaging` loads no other."""
+    mark = "mark." + "packaging"
+    marking = [path for path in ROOT.glob("tests/**/*.py") if mark in path.read_text(encoding="utf-8")]
+    assert marking == [Path(__file__).resolve()]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
