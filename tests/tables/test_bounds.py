@@ -75,7 +75,7 @@ def constant_parquet(path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    group = pa.table({name: pa.array([0.5]).take(pa.array([0] * MEGABYTE)) for name in ("p0", "p1", "t", "y")})
+    group = pa.table({name: pa.repeat(0.5, MEGABYTE) for name in ("p0", "p1", "t", "y")})
     with parquet.ParquetWriter(path, group.schema) as writer:
         for _ in range(50):
             writer.write_table(group)

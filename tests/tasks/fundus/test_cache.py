@@ -25,6 +25,7 @@ from dubio.tasks.fundus import cache  # noqa: E402
 from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
 from dubio.tasks.fundus.photographs import read_photographs  # noqa: E402
 from dubio.tasks.sources.locate import cache_dir  # noqa: E402
+from tests.tasks.fundus.deadly_worker import prepare_or_die  # noqa: E402
 
 
 def many(eyes, count):
@@ -172,18 +173,11 @@ def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_
     assert alone.problems == both.problems
 
 
-def deadly(array, path, row):
-    """Prepare a photograph in a worker process that dies at one file."""
-    if path.name == "2.png":
-        os._exit(9)
-    return cache.prepare_one(path, row, np.load(array, mmap_mode="r+"))
-
-
 def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
     many(eyes, 12)
     array = tmp_path / "rows.npy"
     np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(12, 64, 64, 3)).flush()
-    monkeypatch.setattr(cache, "prepare_in_file", deadly)
+    monkeypatch.setattr(cache, "prepare_in_file", prepare_or_die)
     monkeypatch.setattr(cache, "JOBS_PER_PROCESS", 1)
     outcomes = []
     cache.prepare_all([(eyes.home / f"{n}.png", n) for n in range(12)], array, 2, outcomes.append)
