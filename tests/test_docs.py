@@ -51,9 +51,7 @@ def test_python_on_the_first_page_runs(tmp_path: Path) -> None:
     assert brier == pytest.approx(0.82 / 3, abs=1e-6)
 
 
-def test_python_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,7 @@ def invoke(app: typer.Typer, *arguments: object) -> Result:
 
 
 def run_here(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run a command line in this process, which has loaded what a new one would load again.
+    """Run a command as ``python -m dubio`` does, in this process, which has loaded what a new one would load again.
 
     Args:
         folder: The folder it starts in.
@@ -34,17 +34,18 @@ def run_here(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     Returns:
         What a process would leave: its exit code, and what it prints.
     """
-    from dubio.cli.app import main
+    from dubio.__main__ import main
 
     arguments = ["dubio", *map(str, words)]
-    printed, said = io.StringIO(), io.StringIO()
+    printed, said = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     code: Any = 0
     with chdir(folder), mock.patch.object(sys, "argv", arguments), redirect_stdout(printed), redirect_stderr(said):
         try:
             main()
         except SystemExit as end:
             code = end.code or 0
-    return subprocess.CompletedProcess(arguments, code, printed.getvalue(), said.getvalue())
+    texts = [stream.buffer.getvalue().decode() for stream in (printed, said)]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(arguments, code, *texts)
 
 
 @dataclass(frozen=True)

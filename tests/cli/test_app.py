@@ -16,6 +16,7 @@ from dubio import __main__ as main_module
 from dubio.cli import app as app_module
 from dubio.core.errors import CorruptFile, UserError
 from dubio.runner.benchmark_file import benchmark_files
+from tests.cli.helpers import run_here
 
 COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store", "refer")
 
@@ -38,14 +39,15 @@ def test_help_names_every_command() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str) -> None:
-    done = dubio_command(command, "--help")
+def test_every_command_has_help(command: str, tmp_path: Path) -> None:
+    done = run_here(tmp_path, command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
 
 
-def test_help_of_run_names_every_benchmark() -> None:
-    told = dubio_command("run", "--help").stdout
+def test_help_of_run_names_every_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    told = run_here(tmp_path, "run", "--help").stdout
     named = re.search(r"A benchmark's name \((.*?)\)", " ".join(told.replace("│", " ").split()))
     assert named is not None
     assert tuple(named[1].split(", ")) == tuple(benchmark_files())
@@ -56,8 +58,8 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("words", [("evalute",), ("list", "--no-such-option"), ("list", "tusks")])
-def test_usage_errors_exit_with_two(words: tuple[str, ...]) -> None:
-    done = dubio_command(*words)
+def test_usage_errors_exit_with_two(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(tmp_path, *words)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -146,9 +148,9 @@ def test_debug_shows_the_traceback_instead(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_debug_is_an_option_anywhere_but_after_the_end_of_options() -> None:
-    assert dubio_command("list", "metrics", "--debug").returncode == 0
-    assert dubio_command("list", "--", "--debug").returncode == 2
+def test_debug_is_an_option_anywhere_but_after_the_end_of_options(tmp_path: Path) -> None:
+    assert run_here(tmp_path, "list", "metrics", "--debug").returncode == 0
+    assert run_here(tmp_path, "list", "--", "--debug").returncode == 2
 
 
 def test_too_little_memory_is_for_the_user_to_correct(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from dubio.store import Store
 from dubio.store.maintenance import litter, rebuild_index, unreferenced
 from dubio.store.verification import verify
+from tests.cli.helpers import run_here
 
 DATA = Path(__file__).parents[1] / "store" / "data" / "store-0.1"
 RUN = "quick-a4f56c7a"
@@ -62,8 +61,7 @@ def test_its_predictions_give_the_numbers_that_version_0_1_wrote(path: Path) -> 
 
 
 def planned(path: Path, *options: str) -> tuple[int, int, int]:
-    command = [sys.executable, "-m", "dubio", *COMMAND, *options, "--store", str(path), "--dry-run", "--json"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    answer = run_here(path.parent, *COMMAND, *options, "--store", path, "--dry-run", "--json")
     assert answer.returncode == 0, answer.stderr
     plan = json.loads(answer.stdout)
     return plan["trainings"], plan["trainings_left"], plan["predictions_left"]
