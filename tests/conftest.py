@@ -73,18 +73,20 @@ def texts_csv(tmp_path_factory):
 def texts_run(texts_csv, tmp_path_factory):
     """A run of the texts with one seed: a single network, and one with noise."""
     import dubio
+    from tests.executor_here import training_here
 
-    return dubio.run(
-        data=texts_csv,
-        data_options={"text": "review", "label": "stars", "id": "number"},
-        methods=["deterministic", "mc-dropout"],
-        seeds=1,
-        settings={"epochs": 3, "mc-dropout.samples": 4, "encoding.min_frequency": 1},
-        store=tmp_path_factory.mktemp("run") / "store",
-        jobs=1,
-        baselines=False,
-        progress=False,
-    )
+    with training_here():
+        return dubio.run(
+            data=texts_csv,
+            data_options={"text": "review", "label": "stars", "id": "number"},
+            methods=["deterministic", "mc-dropout"],
+            seeds=1,
+            settings={"epochs": 3, "mc-dropout.samples": 4, "encoding.min_frequency": 1},
+            store=tmp_path_factory.mktemp("run") / "store",
+            jobs=1,
+            baselines=False,
+            progress=False,
+        )
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from dubio.core.registry import REGISTRIES
 from dubio.evaluation import evaluate
 from dubio.runner.benchmark_file import parse_benchmark
 from tests.cli.helpers import run_here
+from tests.executor_here import training_here
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
@@ -59,7 +60,8 @@ def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert len(examples) == 6
     outputs = []
     for example in examples:
-        exec(example, {})  # with names of its own: each stands alone
+        with training_here():
+            exec(example, {})  # with names of its own: each stands alone
         outputs.append(capsys.readouterr().out)
     before, after = map(float, outputs[2].split())
     assert after < before

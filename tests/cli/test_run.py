@@ -19,6 +19,7 @@ from dubio.core.errors import UserError
 from dubio.store import Store
 from dubio.store.verification import verify
 from tests.cli.helpers import run_here
+from tests.executor_here import training_here
 
 pytest.importorskip("torch")
 
@@ -54,7 +55,8 @@ def done(folder) -> subprocess.CompletedProcess[str]:
 
 
 def test_data_that_must_not_leave_is_neither_stored_nor_shown(folder):
-    result = run_here(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private/report")
+    with training_here():
+        result = run_here(folder, *SMALL[:-2], "--no-examples", "--store", "private", "--out", "private/report")
     assert result.returncode == 0, result.stderr
     cells = {cell for line in (folder / "my points.csv").read_text().splitlines()[1:] for cell in line.split(",")[:2]}
     for path in [*(folder / "private").rglob("*.json"), *(folder / "private" / "report").rglob("*.html")]:
@@ -182,7 +184,9 @@ def test_mistakes_are_named(folder, monkeypatch, words, said):
 
 def test_a_failing_training_ends_with_1_and_leaves_the_others(folder, done):
     """A learning rate beyond all bounds gives a loss that is not a number."""
-    found = run_here(folder, *SMALL, "--set", "mc-dropout.lr=1e38", "--set", "mc-dropout.clip=1e38", "--out", "failed")
+    beyond = ("--set", "mc-dropout.lr=1e38", "--set", "mc-dropout.clip=1e38")
+    with training_here():
+        found = run_here(folder, *SMALL, *beyond, "--out", "failed")
     assert found.returncode == 1, found.stderr
     assert "loss is" in found.stderr
     assert "Deterministic" in found.stdout

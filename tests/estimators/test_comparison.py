@@ -75,44 +75,15 @@ def test_two_equal_systems_do_not_differ_significantly():
         bench.compare({"chance": RandomReferral()})
 
 
-class Here:
-    """An executor that does every job at once, in this process."""
-
-    jobs = 1
-
-    def __init__(self, store):
-        from dubio.runner.trainer import load_trainer
-        from dubio.runner.worker import JobRunner
-
-        self.workshop, self.done = JobRunner(store, load_trainer(), 600), []
-
-    def free(self):
-        return 1
-
-    def submit(self, job):
-        from dubio.runner.executors import Finished
-
-        self.done.append(Finished(job["id"], self.workshop.run(job, lambda fraction, words: None)))
-
-    def start(self, jobs):
-        pass
-
-    def wait(self, seconds):
-        ended, self.done = self.done, []
-        return ended
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
-def stored(tmp_path, monkeypatch):
+def stored(tmp_path):
     """A tiny run: two methods on breast cancer, two members, one epoch."""
     pytest.importorskip("torch")
     from dubio.runner import benchmark_run as running
     from dubio.runner.benchmark_file import Benchmark, TaskEntry
     from dubio.runner.trainer import load_trainer
     from dubio.store import Store
+    from tests.executor_here import training_here
     from tests.runner.helpers import prepare
 
     wanted = Benchmark(
@@ -121,10 +92,9 @@ def stored(tmp_path, monkeypatch):
         ("deterministic", "deep-ensemble"),
         (0,),
     )
-    with Store.open(tmp_path / "store") as store:
-        monkeypatch.setitem(running.EXECUTORS, "here", lambda jobs, orders, logs: Here(store))
-        run = running.PreparedBenchmark(wanted, prepare(wanted), load_trainer())
-        finish = run.run(store, 1, "here")
+    run = running.PreparedBenchmark(wanted, prepare(wanted), load_trainer())
+    with Store.open(tmp_path / "store") as store, training_here():
+        finish = run.run(store, 1)
     assert not finish.outcome.failures
     return tmp_path / "store", finish.manifest
 

@@ -7,6 +7,7 @@ import pytest
 import dubio
 from dubio.reporting import Report, build_report
 from dubio.reporting.run_view import RunView
+from tests.executor_here import training_here
 from tests.reporting.stored_runs import FakeStore, make_text_world, make_world
 
 
@@ -43,7 +44,8 @@ def text_run(text_report: Report) -> RunView:
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory: pytest.TempPathFactory) -> dubio.Run:
     """Two methods that were trained for an epoch, in a store."""
-    return dubio.run(
-        "quick", tasks=["breast-cancer"], methods=["deterministic", "mc-dropout"], seeds=1, settings={"epochs": 1},
-        store=tmp_path_factory.mktemp("run") / "store", jobs=1, progress=False,
-    )  # fmt: skip
+    with training_here():
+        return dubio.run(
+            "quick", tasks=["breast-cancer"], methods=["deterministic", "mc-dropout"], seeds=1, settings={"epochs": 1},
+            store=tmp_path_factory.mktemp("run") / "store", jobs=1, progress=False,
+        )  # fmt: skip

@@ -16,6 +16,7 @@ from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
 from dubio.reporting.section import Text
 from dubio.reporting.tables import Column, folded, plain_table
+from tests.executor_here import training_here
 
 FILE = """
 name = "few"
@@ -35,7 +36,8 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("few")
     file = folder / "few.toml"
     file.write_text(FILE, encoding="utf-8")
-    return dubio.run(file, store=folder / "store", jobs=1, baselines=False)
+    with training_here():
+        return dubio.run(file, store=folder / "store", jobs=1, baselines=False)
 
 
 def test_a_study_has_its_trainings_its_table_and_the_findings(run):

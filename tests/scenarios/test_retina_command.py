@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.store import Store
+from tests.executor_here import training_here
 
 pytest.importorskip("torch")
 
@@ -41,7 +42,8 @@ def dubio(folder, monkeypatch):
     monkeypatch.delenv("DUBIO_DATA", raising=False)
 
     def call(*words: str) -> str:
-        return CliRunner().invoke(app, ["run", "retina", *words], catch_exceptions=False).stdout
+        with training_here():
+            return CliRunner().invoke(app, ["run", "retina", *words], catch_exceptions=False).stdout
 
     return call
 

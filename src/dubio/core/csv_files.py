@@ -19,6 +19,8 @@ ESCAPE = "apostrophe"
 
 _FORMULA = re.compile(r"['\t\r\n]|[\s\"\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff]*[=+@\-＝＋－＠]")
 """What OWASP lists (CSV Injection), also behind blanks, quotes and invisible characters, which programs may strip."""
+_SPECIAL = re.compile('[",\r\n]')
+"""What a cell may hold between quotes alone."""
 
 
 @dataclass(frozen=True)
@@ -122,4 +124,4 @@ def _csv(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _quoted(cell: str) -> str:
     """Return a cell, quoted where it must be; Python's csv leaves a carriage return bare, which ends the row."""
-    return '"' + cell.replace('"', '""') + '"' if re.search('[",\r\n]', cell) else cell
+    return '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell
