@@ -26,13 +26,23 @@ settings.load_profile("dubio")
 ROOT = Path(__file__).resolve().parents[1]
 
 
-LONG = ("test_fuzz", "test_docs", "cli/test_run", "browser/test_layout", "reporting/test_page", "test_killed_run")
+LONG = (
+    "test_fuzz", "browser/test_cockpit", "browser/test_layout", "browser/test_controls", "reporting/test_page",
+    "campaigns/test_system_calls", "cli/test_run", "runner/test_execute", "test_killed_run", "test_docs",
+)  # fmt: skip
 """The files that take longest, first of all: started last, they would leave the other processes idle."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the order of the others stays."""
-    items.sort(key=lambda item: not item.path.with_suffix("").as_posix().endswith(LONG))
+    """Begin with the files that take longest, in that order; the order of the others stays."""
+    places = {path: _place(path) for path in {item.path for item in items}}
+    items.sort(key=lambda item: places[item.path])
+
+
+def _place(path: Path) -> int:
+    """Return the place of a file among those that take longest; behind them for all others."""
+    name = path.with_suffix("").as_posix()
+    return next((place for place, long in enumerate(LONG) if name.endswith(f"/{long}")), len(LONG))
 
 
 def pytest_collection_finish() -> None:
