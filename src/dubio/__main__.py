@@ -31,6 +31,9 @@ _FOLDERS = {"darwin": ("", "Library/Logs"), "win32": ("LOCALAPPDATA", "AppData/L
 def main() -> None:
     """Run the command line; what nobody foresaw becomes one line, a log file and exit code 70."""
     debug = _move_debug_forward()
+    # Read when numpy is loaded. Its threads wait for each other longer than they compute: the matrices of scores and
+    # fits to them are small, and passes over many rows have threads of their own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         for stream in (sys.stdout, sys.stderr):
             # a file's name may hold bytes that are no text, and a terminal may know ASCII alone

@@ -234,3 +234,15 @@ def test_completion_offers_the_commands() -> None:
         env={**os.environ, "_DUBIO_COMPLETE": "complete_bash", "COMP_WORDS": "dubio ", "COMP_CWORD": "1"},
     )
     assert set(COMMANDS) <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize(("stated", "used"), [(None, "1"), ("3", "3")])
+def test_a_command_computes_with_one_thread_unless_the_user_says_otherwise(stated: str | None, used: str) -> None:
+    given = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    given |= {} if stated is None else {"OPENBLAS_NUM_THREADS": stated}
+    program = (
+        "import os, sys; from dubio import __main__; import dubio.cli.app as app; assert 'numpy' not in sys.modules\n"
+        "app.main = lambda: print(os.environ['OPENBLAS_NUM_THREADS']); __main__.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=given, check=True)
+    assert done.stdout.strip() == used
