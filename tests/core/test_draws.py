@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
+from dubio.core import draws
 from dubio.core.draws import independent_rows, name_numbers, row_numbers, unit_numbers
 from dubio.core.predictions import Predictions
 
@@ -106,3 +107,11 @@ def test_numbers_of_names_depend_on_the_name_and_the_seed_alone():
     stream = shake_256(b"0\0a").digest(16)
     assert few[0].tolist() == [int.from_bytes(stream[:8], "little"), int.from_bytes(stream[8:], "little")]
     assert name_numbers(["\udcff.png"], seed=0, count=1).shape == (1, 1)
+
+
+def test_the_numbers_of_names_are_drawn_once_for_all_systems_of_a_test_set(monkeypatch):
+    first = name_numbers(["once", "for", "all"], seed=3, count=2)
+    monkeypatch.setattr(draws, "_stream", None)  # nothing is hashed again
+    assert np.array_equal(name_numbers(np.array(["once", "for", "all"]), seed=3, count=2), first)
+    with pytest.raises(ValueError, match="read-only"):
+        first[0, 0] = 0  # it would change the halves of the next system

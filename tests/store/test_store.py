@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from dubio.core import files
 from dubio.core.errors import BadFile, CorruptFile, StoreError, UnknownName, UserError
-from dubio.store import BusyError, Store, maintenance
+from dubio.store import BusyError, Store, maintenance, predictions
 from dubio.store.maintenance import rebuild_index
 from dubio.store.store import SCHEMA
 from dubio.store.verification import verify
@@ -83,6 +83,24 @@ def test_predictions_come_back_and_splits_are_added(store):
         store.read_predictions(pred_id, "test", "0" * 64)
     with pytest.raises(StoreError, match="no prediction"):
         store.read_predictions("0" * 64, *test)
+
+
+def test_a_record_is_checked_once_for_all_splits_until_it_changes(store, monkeypatch):
+    first, second = split("first"), split("second", seed=1)
+    pred_id = write_prediction(store, 0, first, second)
+    checked = []
+    real = predictions.read_record
+    monkeypatch.setattr(predictions, "read_record", lambda *args: checked.append(args) or real(*args))
+    for own in (first, second, first):
+        store.read_predictions(pred_id, own.name, own.fingerprint)
+    assert len(checked) == 1
+    path = store.layout.directory("predictions", pred_id) / "record.json"
+    path.write_text(path.read_text().replace('"seconds"', '"Seconds"', 1))
+    with pytest.raises(CorruptFile, match="not what was written"):
+        store.read_predictions(pred_id, first.name, first.fingerprint)
+    path.unlink()
+    with pytest.raises(CorruptFile, match=r"record\.json"):
+        store.read_predictions(pred_id, first.name, first.fingerprint)
 
 
 def test_an_ensemble_sums_its_members_records(store):

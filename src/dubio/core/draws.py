@@ -23,6 +23,7 @@ compared on the same halves, and no guarantee rests on them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b, shake_256
 
 import numpy as np
@@ -37,10 +38,21 @@ Numbers = NDArray[np.uint64]
 WORD = 8
 """Bytes of a number: of 100,000 numbers two are equal with a probability of 3e-10."""
 
+SETS_IN_MEMORY = 4
+"""Test sets whose names' numbers are kept."""
+
 
 def name_numbers(names: Iterable[str], *, seed: int, count: int) -> Numbers:
     """Return random numbers of each name, ``[N, count]``; a name has the same in every set, the first ones first."""
-    return _numbers(b"".join(_stream(f"{seed}", _encoded(name), count) for name in names)).reshape(-1, count)
+    return _name_numbers(tuple(names), seed, count)
+
+
+@lru_cache(maxsize=SETS_IN_MEMORY)
+def _name_numbers(names: tuple[str, ...], seed: int, count: int) -> Numbers:
+    """Return the same, drawn once for all systems that are scored on a test set."""
+    numbers = _numbers(b"".join(_stream(f"{seed}", _encoded(name), count) for name in names)).reshape(-1, count)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def unit_numbers(predictions: Predictions, *, seed: int, purpose: str) -> Numbers:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
@@ -34,6 +36,9 @@ from dubio.store.records import (
 
 SplitKey = tuple[str, str]
 """Name and fingerprint of a split."""
+
+RECORDS_IN_MEMORY = 256
+"""Checked records that are kept: those of a method's members and of the run they are compared with, and more."""
 
 
 class PredictionWriter:
@@ -115,14 +120,28 @@ def members_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(members)
 
 
-def files_of(directory: Path) -> dict[str, dict[str, Any]]:
+def files_of(directory: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the files of a prediction as its record names them.
 
     Raises:
         CorruptFile: When its record is missing, damaged or has been altered.
     """
+    try:
+        facts = (directory / RECORD).stat()
+    except OSError:
+        return _checked_files(directory)  # which says what is wrong with it
+    return _files_as_of(directory, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=RECORDS_IN_MEMORY)
+def _files_as_of(directory: Path, inode: int, size: int, changed: int) -> Mapping[str, Mapping[str, Any]]:
+    """Return the same of a record's present version: a report reads every split, and would check all each time."""
+    return _checked_files(directory)
+
+
+def _checked_files(directory: Path) -> Mapping[str, Mapping[str, Any]]:
     files: dict[str, dict[str, Any]] = read_record(directory, StoredSplit)["files"]
-    return files
+    return MappingProxyType(files)
 
 
 def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) -> Predictions:
