@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dubio.runner.benchmark_file import parse_benchmark
 from dubio.runner.benchmark_run import prepare_run
 from dubio.runner.manifest import subgroup_columns
 from dubio.runner.overrides import Overrides
+from dubio.store import Store
 from dubio.tasks.fundus.layouts import OWN
 from dubio.tasks.fundus.photographs import PhotographSet
 
@@ -83,6 +85,21 @@ def test_a_run_with_variants_is_whole_and_goes_on(preset_table, preset_world):
     assert [row["name"] for row in finish.manifest["methods"]] == ["drop-slow", "drop-fast"]
     assert finish.manifest["benchmark"]["preset"] == "paper"
     assert preset_world.run(narrowed).outcome.completed == []
+
+
+def test_something_else_is_done_while_the_workers_are_busy_and_only_then(preset_table, preset_world):
+    small = Overrides(networks=["other-net"], seeds=(0,)).apply(parse_benchmark(preset_table, "paper"))
+    threads = []
+
+    def meanwhile() -> None:
+        threads.append(threading.current_thread())
+
+    with Store.open(preset_world.path / "store") as store:
+        for _ in range(2):  # the second time nothing is missing
+            preset_world.prepared(small).run(store, meanwhile=meanwhile)
+    (thread,) = threads
+    assert thread is not threading.main_thread()
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ def run(
         as_published: Also report published definitions that are mistaken.
         no_examples: Neither store nor show texts, table rows or small images of test examples.
     """
+    from dubio.reporting.readiness import get_ready
     from dubio.reporting.run_view import check_margin
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import check_executor, prepare_run, workers_of
@@ -146,7 +147,7 @@ def run(
             return
         with open_store(store, create=True) as opened:
             _make_folder(out)  # after the store, which it may lie in: a new store must be an empty directory
-            outcome = prepared.run(opened, count, executor, examples=not no_examples, **work)
+            outcome = prepared.run(opened, count, executor, examples=not no_examples, meanwhile=get_ready, **work)
         say(*(f"not used by this run, but damaged: {damage}" for damage in outcome.damaged))
         say(*(f"caution: {warning}" for warning in outcome.warnings))
         finished = Run(outcome.path.stem, outcome.manifest, store, LogProgress({}).note)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -158,7 +160,7 @@ class PreparedBenchmark:
     def make(
         self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
         checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
-        resources: Mapping[str, float] = MappingProxyType({}),
+        resources: Mapping[str, float] = MappingProxyType({}), meanwhile: Callable[[], None] | None = None,
     ) -> ExecutedPlan:  # fmt: skip
         """Make the fits and predictions that are not in the store; write no manifest.
 
@@ -170,6 +172,7 @@ class PreparedBenchmark:
             checkpoint_seconds: Interval at which a running fit is saved.
             show: Whether progress is shown on standard error.
             resources: What a job takes of a Ray cluster, by name.
+            meanwhile: Called in a thread of its own while the workers are busy, if anything is missing.
         """
         trial_plan, trials, plan = self._plans()
         missing = missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()])
@@ -184,11 +187,12 @@ class PreparedBenchmark:
         try:
             workers.start(_at_once(missing))
             check_fits(missing, self.trainer)
-            tuned = self._execute(trial_plan, store, workers, show)
-            choices = choose(trials, store)
-            if trials:
-                plan = self._plan({key: choice.trial.arguments for key, choice in choices.items()})
-            outcome = self._execute(plan, store, workers, show)
+            with _beside(meanwhile if missing else None):
+                tuned = self._execute(trial_plan, store, workers, show)
+                choices = choose(trials, store)
+                if trials:
+                    plan = self._plan({key: choice.trial.arguments for key, choice in choices.items()})
+                outcome = self._execute(plan, store, workers, show)
         finally:
             workers.close()
             sweep(store.layout.scratch)
@@ -240,6 +244,19 @@ class PreparedBenchmark:
             return execute(plan, store, executor, display, estimates, complete)
         finally:
             display.close()
+
+
+@contextmanager
+def _beside(action: Callable[[], None] | None) -> Iterator[None]:
+    """Run an action in a thread of its own during the block, and wait for its end."""
+    thread = None if action is None else threading.Thread(target=action, daemon=True)
+    if thread is not None:
+        thread.start()
+    try:
+        yield
+    finally:
+        if thread is not None:
+            thread.join()
 
 
 def _at_once(missing: Sequence[Node]) -> int:
