@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
-from dubio.core.errors import UnknownName
+from dubio.core.errors import MissingExtra, UnknownName
 from dubio.core.registry import TASKS
+from dubio.tasks import digits
 from tests.tasks.helpers import ids
 
 
@@ -48,3 +52,25 @@ def test_digits_novelty_is_an_argument() -> None:
     assert not task.of_kind("ood")
     with pytest.raises(UnknownName, match="class in novel"):
         TASKS.make("digits", novel=("11",))
+
+
+def test_digits_are_the_same_from_the_file_and_from_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = digits.read_digits()
+    monkeypatch.setattr(digits, "package_folders", lambda name: [])
+    loaded = digits.read_digits()
+    assert np.array_equal(images, loaded[0])
+    assert np.array_equal(labels, loaded[1])
+    assert (images.dtype, labels.dtype) == (loaded[0].dtype, loaded[1].dtype)
+
+
+def test_digits_are_read_without_importing_scikit_learn() -> None:
+    program = (
+        "import sys; from dubio.tasks.digits import read_digits; read_digits(); assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_digits_without_scikit_learn_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtra, match="the task digits"):
+        digits.read_digits()

@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 MARK = "dubio_escape"
 ESCAPE = "apostrophe"
 
 _FORMULA = re.compile(r"['\t\r\n]|[\s\"\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff]*[=+@\-＝＋－＠]")
 """What OWASP lists (CSV Injection), also behind blanks, quotes and invisible characters, which programs may strip."""
-_SPECIAL = re.compile('[",\r\n]')
-"""What a cell may hold between quotes alone."""
+
+_QUOTED = re.compile('["\r\n]')
+"""What a cell is quoted for, beside a comma."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ def restored_row(row: Sequence[str], width: int) -> list[str]:
     return [cell.removeprefix("'") if own else cell for cell in row[: width - 1]]
 
 
+@lru_cache(maxsize=1024)  # names of tasks, methods and metrics come again and again
 def _is_safe(text: str) -> bool:
     return text != MARK and _FORMULA.match(text) is None
 
@@ -119,9 +122,16 @@ def _escaped(text: str) -> str:
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    return ((",".join(map(_quoted, row)) or '""') + "\n" for row in rows if row)
+    return (_line(row) + "\n" for row in rows if row)
+
+
+def _line(row: Sequence[str]) -> str:
+    """Return a row as a line; most have no cell to quote, and all cells are looked through at once."""
+    line = ",".join(row)
+    plain = line.count(",") == len(row) - 1 and _QUOTED.search(line) is None
+    return (line if plain else ",".join(map(_quoted, row))) or '""'
 
 
 def _quoted(cell: str) -> str:
     """Return a cell, quoted where it must be; Python's csv leaves a carriage return bare, which ends the row."""
-    return '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell
+    return '"' + cell.replace('"', '""') + '"' if "," in cell or _QUOTED.search(cell) else cell

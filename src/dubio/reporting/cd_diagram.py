@@ -144,24 +144,28 @@ def _chart(methods: Rows, segments: Rows, texts: Rows, title: str, note: str) ->
 
     hung, values = chart_of(methods), tooltips({"method": "method:N", "mean rank": "rank:Q"})
     leader = hung.mark_rule(color=MUTED, strokeWidth=0.8)
-    layers = [leader.encode(*at("x", "y"), y2=altair.Y2Datum(0)), leader.encode(*at("x", "y"), x2="edge:Q")]
+    layers = [leader.encode(*at("x", "y"), y2=altair.Y2Datum(0)), leader.encode(*at("x", "y"), x2=altair.X2("edge:Q"))]
     for kind, (colour, thickness) in KINDS.items():
         line, numbers = (chart_of(row for row in rows if row["kind"] == kind) for rows in (segments, texts))
         joined = {"tooltip": tooltips({"not significantly different": "names:N"})} if kind == "bar" else {}
         layers.append(
             line.mark_rule(color=colour, strokeWidth=thickness, strokeCap="round").encode(
-                *at("x", "y"), x2="x2:Q", y2="y2:Q", **joined
+                *at("x", "y"), x2=altair.X2("x2:Q"), y2=altair.Y2("y2:Q"), **joined
             )
         )
         align: Literal["left", "center"] = "left" if kind == "difference" else "center"
-        layers.append(numbers.mark_text(color=colour, align=align, fontSize=11).encode(*at("x", "y"), text="text:N"))
+        layers.append(
+            numbers.mark_text(color=colour, align=align, fontSize=11).encode(*at("x", "y"), text=altair.Text("text:N"))
+        )
     across, line_of_ranks = at("x", "y")[0], altair.YDatum(0, scale=y_scale, axis=None)
     dots = hung.mark_point(size=26, filled=True, color="currentColor", opacity=1)
     layers.append(dots.encode(across, y=line_of_ranks, tooltip=values))
     for side, towards, shift in SIDES:
         own = hung.transform_filter(f"datum.side == '{side}'")
-        name = own.mark_text(align=towards, fontSize=12).encode(*at("name", "y"), text="method:N", tooltip=values)
+        name = own.mark_text(align=towards, fontSize=12).encode(
+            *at("name", "y"), text=altair.Text("method:N"), tooltip=values
+        )
         number = own.mark_text(align=towards, fontSize=10.5, dx=shift, color=MUTED)
-        layers += [name, number.encode(*at("edge", "y"), text="number:N")]
+        layers += [name, number.encode(*at("edge", "y"), text=altair.Text("number:N"))]
     chart = altair.LayerChart(layer=layers).properties(width=LINE + sum(margins), height=ABOVE + depth)
     return chart.properties(title=altair.Title(title, subtitle=note)) if title or note else chart

@@ -211,7 +211,7 @@ def row_notes(chart: altair.Chart, styles: Sequence[Style]) -> altair.Chart:
     import altair
 
     text = chart.mark_text(align="left", dx=8)
-    notes: altair.Chart = text.encode(method_row(styles), x=altair.value("width"), text="note:N")
+    notes: altair.Chart = text.encode(method_row(styles), x=altair.value("width"), text=altair.Text("note:N"))
     return notes
 
 
@@ -249,7 +249,7 @@ def curves(
     colour = method_colour(styles).legend(**line_legend(styles))
     values = tooltips({"method": "method:N", x: "x:Q", y or "mean": "y:Q", "lower": "low:Q", "upper": "high:Q"})
     band = chart.mark_area(opacity=0.1, clip=True).encode(
-        horizontal, altair.Y("low:Q", title=y or None, scale=scale), y2="high:Q", color=colour
+        horizontal, altair.Y("low:Q", title=y or None, scale=scale), y2=altair.Y2("high:Q"), color=colour
     )
     dash = method_dash(styles)
     line = chart.mark_line(strokeWidth=1.8, clip=True).encode(horizontal, vertical, color=colour, strokeDash=dash)

@@ -310,7 +310,9 @@ def operating_point_chart(curve: Rows, here: Rows, target: float | None) -> alta
     scale = altair.Scale(domain=[0, top], nice=False)
     y = altair.Y("y:Q", title="error among the retained", scale=scale)
     base = chart_of(curve)
-    band = base.mark_area(opacity=0.15, clip=True, color=MODEL).encode(x, altair.Y("low:Q", scale=scale), y2="high:Q")
+    band = base.mark_area(opacity=0.15, clip=True, color=MODEL).encode(
+        x, altair.Y("low:Q", scale=scale), y2=altair.Y2("high:Q")
+    )
     line = base.mark_line(strokeWidth=1.8, clip=True, color=MODEL).encode(x, y)
     layers = [band, line]
     if target is not None:

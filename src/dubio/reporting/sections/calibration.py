@@ -101,8 +101,10 @@ def bins_chart(diagrams: Mapping[Style, Reliability], axes: Axes) -> altair.Face
 
     x, y, values = _unit_axes(axes)
     chart, styles = chart_of(reliability_rows(diagrams)), list(diagrams)
-    band = chart.mark_rule(strokeWidth=7, opacity=0.35, color=MUTED).encode(x, y("low:Q"), y2="high:Q")
-    gaps = chart.mark_rule(opacity=0.5).encode(x, y("x:Q"), y2="y:Q", color=method_colour(styles).legend(None))
+    band = chart.mark_rule(strokeWidth=7, opacity=0.35, color=MUTED).encode(x, y("low:Q"), y2=altair.Y2("high:Q"))
+    gaps = chart.mark_rule(opacity=0.5).encode(
+        x, y("x:Q"), y2=altair.Y2("y:Q"), color=method_colour(styles).legend(None)
+    )
     size = altair.Size("share:Q", scale=altair.Scale(domain=[0, 1], range=[12, 260]), legend=None)
     dots = chart.mark_point(filled=True, opacity=1).encode(
         x, y("y:Q"), size=size, color=method_colour(styles).legend(None),
@@ -118,7 +120,7 @@ def corp_chart(diagrams: Mapping[Style, Reliability], axes: Axes) -> altair.Face
 
     x, y, values = _unit_axes(axes)
     chart, styles = chart_of(reliability_rows(diagrams)), list(diagrams)
-    band = chart.mark_area(opacity=0.35, color=MUTED).encode(x, y("low:Q"), y2="high:Q")
+    band = chart.mark_area(opacity=0.35, color=MUTED).encode(x, y("low:Q"), y2=altair.Y2("high:Q"))
     line = chart.mark_line(strokeWidth=1.8).encode(x, y("y:Q"), color=method_colour(styles).legend(None))
     hover = chart.mark_point(size=60, opacity=0, filled=True).encode(x, y("y:Q"), tooltip=tooltips(values))
     layers = altair.LayerChart(layer=[band, _diagonal(chart), line, hover])
@@ -179,7 +181,7 @@ def temperature_chart(rows: Rows, styles: Sequence[Style]) -> altair.LayerChart:
                        "median temperature": "temperature:Q"})  # fmt: skip
     scale = altair.Scale(zero=False)
     before, after = (altair.X(f"{field}:Q", title="NLL", scale=scale) for field in ("plain", "calibrated"))
-    lines = chart.mark_rule(strokeWidth=1.6).encode(before, row, x2="calibrated:Q", color=colour)
+    lines = chart.mark_rule(strokeWidth=1.6).encode(before, row, x2=altair.X2("calibrated:Q"), color=colour)
     hollow = chart.mark_point(size=55, opacity=1, fill=PAPER).encode(before, row, color=colour, tooltip=values)
     full = chart.mark_point(size=55, opacity=1, filled=True).encode(after, row, color=colour, tooltip=values)
     layers = [lines, hollow, full, row_notes(chart, styles)]

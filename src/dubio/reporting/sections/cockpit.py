@@ -343,7 +343,7 @@ def risk_coverage_chart(rows: Rows, stops: Rows, styles: list[Style], top: float
     hover = chart.mark_point(size=60, opacity=0, filled=True, clip=True)
     dot = chart.mark_point(size=130, filled=True, clip=True, stroke="white", strokeWidth=1.5).transform_filter(at)
     layers: list[altair.Chart] = [
-        band.encode(retained, altair.Y("low:Q", scale=y_scale), y2="high:Q", color=colour),
+        band.encode(retained, altair.Y("low:Q", scale=y_scale), y2=altair.Y2("high:Q"), color=colour),
         line,
         hover.encode(retained, error, tooltip=tooltips(values | ends)),
     ]

@@ -118,7 +118,7 @@ def cost_chart(points: Rows, styles: Sequence[Style]) -> altair.LayerChart:
     chart, colour = chart_of(points), method_colour(styles)
     values = {"method": "method:N", "seconds": "seconds:Q", metric: "mean:Q", "minus one standard deviation": "low:Q",
               "plus one standard deviation": "high:Q"}  # fmt: skip
-    bars = chart.mark_rule(opacity=0.7).encode(x, y("low:Q"), y2="high:Q", color=colour)
+    bars = chart.mark_rule(opacity=0.7).encode(x, y("low:Q"), y2=altair.Y2("high:Q"), color=colour)
     markers = chart.mark_point(size=80, opacity=1).encode(
         x, y("mean:Q"), color=colour, fill=method_fill(styles), shape=method_shape(styles), tooltip=tooltips(values)
     )

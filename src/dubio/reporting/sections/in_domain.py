@@ -214,7 +214,9 @@ def ranking_chart(means: Rows, ticks: Rows, styles: Sequence[Style]) -> altair.L
         altair.X("value:Q", title=title, scale=scale), row, color=colour,
         tooltip=tooltips({"method": "method:N", "run": "value:Q"}),
     )  # fmt: skip
-    bars = chart.mark_rule(strokeWidth=2).encode(altair.X("low:Q", title=title), row, x2="high:Q", color=colour)
+    bars = chart.mark_rule(strokeWidth=2).encode(
+        altair.X("low:Q", title=title), row, x2=altair.X2("high:Q"), color=colour
+    )
     points = chart.mark_point(size=60, opacity=1).encode(
         altair.X("mean:Q", title=title), row, color=colour, fill=method_fill(styles).legend(None),
         shape=method_shape(styles).legend(None),
@@ -259,7 +261,7 @@ def variance_chart(rows: Rows, styles: Sequence[Style]) -> altair.Chart:
         altair.X("value:Q", title="total variance, mean over examples and classes"),
         method_row(styles),
         color=altair.Color("component:N", scale=parts),
-        order="order:Q",
+        order=altair.Order("order:Q"),
         tooltip=tooltips({"method": "method:N", "variance": "component:N", "mean": "value:Q"}),
     )  # fmt: skip
     sized: altair.Chart = bars.properties(width="container", height=altair.Step(20))

@@ -525,12 +525,12 @@ def _operating_layers(
     dotted = target.mark_rule(color=CONTROL, strokeDash=[1.5, 2.5], strokeWidth=1.5)
     yield dotted.encode(y("target"), tooltip=tooltips({"target": "target:Q"}))
     yield curve.mark_line(strokeWidth=1.6, clip=True).encode(x("retained"), y("error"), color=colour)
-    yield point.mark_rule(strokeWidth=1.5).encode(x("share"), y("low"), y2="high:Q", color=colour)
+    yield point.mark_rule(strokeWidth=1.5).encode(x("share"), y("low"), y2=altair.Y2("high:Q"), color=colour)
     values = {"method": "method:N", "share retained": "share:Q", "error": "risk:Q", "lower": "low:Q", "upper": "high:Q"}
     marker = point.mark_point(size=70, filled=True, opacity=1)
     yield marker.encode(x("share"), y("risk"), color=colour, shape=shape, tooltip=tooltips(values))
     note = target.mark_text(align="right", fontSize=10.5)
-    yield note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text="note:N")
+    yield note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text=altair.Text("note:N"))
 
 
 def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]) -> str:

@@ -212,7 +212,7 @@ def overconfidence_chart(rows: Rows, styles: Sequence[Style]) -> altair.LayerCha
         "color": colour,
     }
     zero = chart_of([{"zero": 0}]).mark_rule(opacity=0.6).encode(x="zero:Q")
-    bars = chart.mark_rule(strokeWidth=1.4).encode(x=altair.X("low:Q", title=title), x2="high:Q", **line)
+    bars = chart.mark_rule(strokeWidth=1.4).encode(x=altair.X("low:Q", title=title), x2=altair.X2("high:Q"), **line)
     values = {"subgroup": "subset:N", "method": "method:N", "confidence − accuracy": "value:Q"}
     points = chart.mark_point(size=40, opacity=1).encode(
         x=altair.X("value:Q", title=title), fill=method_fill(styles),

@@ -371,12 +371,16 @@ def _mean_curves(series: Sequence[Series], styles: Sequence[Style]) -> Iterator[
 
 def _screening_target() -> Iterator[altair.Chart]:
     """Yield the rates that meet the NHS's standard, the standard itself, and scores without information."""
+    import altair
+
     sensitivity, specificity = NHS_POINT
     target = {"rate": 1 - specificity, "sensitivity": sensitivity, "zero": 0, "one": 1, "specificity": specificity}
     chart, (x, y) = chart_of([target]), _rates("rate", "sensitivity")
-    yield chart.mark_rect(color=RULE, opacity=0.6).encode(*_rates("zero", "sensitivity"), x2="rate:Q", y2="one:Q")
+    yield chart.mark_rect(color=RULE, opacity=0.6).encode(
+        *_rates("zero", "sensitivity"), x2=altair.X2("rate:Q"), y2=altair.Y2("one:Q")
+    )
     diagonal = chart.mark_rule(color=CONTROL, strokeDash=[1.5, 2.5])
-    yield diagonal.encode(*_rates("zero", "zero"), x2="one:Q", y2="one:Q")
+    yield diagonal.encode(*_rates("zero", "zero"), x2=altair.X2("one:Q"), y2=altair.Y2("one:Q"))
     rates = tooltips({"NHS: sensitivity": "sensitivity:Q", "specificity": "specificity:Q"})
     yield chart.mark_point(shape="cross", size=90, filled=True, color="currentColor").encode(x, y, tooltip=rates)
     name = f"cross: NHS, sensitivity {100 * sensitivity:g} %, specificity {100 * specificity:g} %"

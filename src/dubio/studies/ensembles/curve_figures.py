@@ -155,7 +155,7 @@ def sample_lines(rows: Rows, curves: Sequence[SampleCurve], styles: Styles, y: a
     low = altair.Y("low:Q", title=y["title"], scale=y["scale"])
     # Vega-Lite joins the legends of scales with the same domain: in another order, the bands are no part of the legend.
     colour = method_colour(own[::-1]).legend(None)
-    band = chart.mark_area(opacity=0.12).encode(x, low, y2="high:Q", color=colour)
+    band = chart.mark_area(opacity=0.12).encode(x, low, y2=altair.Y2("high:Q"), color=colour)
     points = method_points(chart, own, size=24, x=x, y=y)
     line = chart.mark_line(strokeWidth=1.5).encode(x, y, stroke=points.encoding.stroke, strokeDash=method_dash(own))
     shown = tooltips({"method": "method:N", "samples": "x:Q", "value": "value:N"})

@@ -214,11 +214,11 @@ def _cap(longest: int) -> list[altair.Chart]:
 
     chart = chart_of([{"low": longest / 2, "high": longest, "text": f"all {longest} networks"}])
     high = altair.Y("high:Q", title="networks")
-    grey = chart.mark_rect(color=NOISE, opacity=0.3).encode(altair.Y("low:Q", title="networks"), y2="high:Q")
+    grey = chart.mark_rect(color=NOISE, opacity=0.3).encode(altair.Y("low:Q", title="networks"), y2=altair.Y2("high:Q"))
     line = chart.mark_rule(color=MUTED, strokeWidth=0.8, strokeDash=[3, 3]).encode(high)
     # below the line: above it stand the arrows
     text = chart.mark_text(align="left", baseline="top", dy=4, fontSize=9.5).encode(
-        high, x=altair.value(4), text="text:N"
+        high, x=altair.value(4), text=altair.Text("text:N")
     )
     return [grey, line, text]
 

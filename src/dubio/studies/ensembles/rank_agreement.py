@@ -211,7 +211,7 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     texts = [
         chart.transform_filter(altair.FieldEqualPredicate(field="side", equal=name))
         .mark_text(align=align, dx=dx, limit=230)
-        .encode(x, y, text="text:N", tooltip=shown)
+        .encode(x, y, text=altair.Text("text:N"), tooltip=shown)
         for name, align, dx in zip(SIDES, aligned, (-9, 9), strict=True)
     ]
     layers = [line, method_points(chart, own, x=x, y=y, tooltip=shown), *texts]

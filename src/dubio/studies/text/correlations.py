@@ -134,7 +134,7 @@ def correlation_chart(table: Correlations, field: str) -> Chart:
         fillOpacity=altair.FillOpacity("size:Q", scale=altair.Scale(domain=[0, 1], range=[0, DEEPEST]), legend=None),
         tooltip=shown,
     )
-    numbers = chart.mark_text(fontSize=10.5).encode(x, y, text="text:N", tooltip=shown)
+    numbers = chart.mark_text(fontSize=10.5).encode(x, y, text=altair.Text("text:N"), tooltip=shown)
     return altair.LayerChart(layer=[cells, numbers]).properties(width="container", height=altair.Step(21))
 
 

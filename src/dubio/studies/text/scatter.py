@@ -131,8 +131,10 @@ def _layers(panel: Panel, styles: Sequence[Style], titles: Mapping[str, str], sc
     y = altair.Y("y:Q", title=titles["y"], scale=scales["y"], axis=altair.Axis(tickCount=5, format="~g"))
     shown = tooltips({"method": "method:N", titles["x"]: "x_text:N", titles["y"]: "y_text:N"})
     rule, low = chart.mark_rule(strokeWidth=1), {"scale": scales["x"], "title": titles["x"]}
-    across = rule.encode(altair.X("x_low:Q", **low), y, x2="x_high:Q", stroke=colour)
-    upwards = rule.encode(x, altair.Y("y_low:Q", scale=scales["y"], title=titles["y"]), y2="y_high:Q", stroke=colour)
+    across = rule.encode(altair.X("x_low:Q", **low), y, x2=altair.X2("x_high:Q"), stroke=colour)
+    upwards = rule.encode(
+        x, altair.Y("y_low:Q", scale=scales["y"], title=titles["y"]), y2=altair.Y2("y_high:Q"), stroke=colour
+    )
     return [across, upwards, method_points(chart, styles, size=60, x=x, y=y, tooltip=shown)]
 
 

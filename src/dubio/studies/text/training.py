@@ -236,7 +236,7 @@ def epochs_chart(panels: Sequence[Panel]) -> Chart:
     shown = tooltips({"method": "method:N", "epoch": "epoch:Q"})
     trainings = chart.mark_tick(opacity=0.45, thickness=1, height=9).encode(x, y, stroke=colour, tooltip=shown)
     spread = chart.mark_rule(strokeWidth=1.6, clip=True).encode(
-        altair.X("low:Q", title=title), y, x2="high:Q", stroke=colour
+        altair.X("low:Q", title=title), y, x2=altair.X2("high:Q"), stroke=colour
     )
     shown = tooltips({"method": "method:N", "mean epoch": "mean:Q", "lower": "low:Q", "upper": "high:Q"})
     means = method_points(chart, styles, x=altair.X("mean:Q", title=title), y=y, tooltip=shown)
@@ -353,7 +353,9 @@ def multiplied_chart(panels: Mapping[str, Sequence[Line]]) -> Chart:
     shapes = altair.Scale(domain=domain, range=[SHAPES[style.marker] for style in styles])
     # A line joins several methods: it stays where one of them is highlighted.
     line = chart.mark_line(strokeWidth=1.8).encode(x, y, color=colour, opacity=altair.value(1))
-    spread = chart.mark_rule().encode(x, altair.Y("low:Q", title=None, scale=scale), y2="high:Q", color=colour)
+    spread = chart.mark_rule().encode(
+        x, altair.Y("low:Q", title=None, scale=scale), y2=altair.Y2("high:Q"), color=colour
+    )
     shown = {"method": "method:N", "s": "s:N", "mean": "mean:Q", "lower": "low:Q", "upper": "high:Q"}
     points = chart.mark_point(filled=True, size=50).encode(
         x, y, color=colour, shape=altair.Shape("group:N", sort=None, scale=shapes), tooltip=tooltips(shown)
