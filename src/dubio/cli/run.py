@@ -109,7 +109,7 @@ def run(
         as_published: Also report published definitions that are mistaken.
         no_examples: Neither store nor show texts, table rows or small images of test examples.
     """
-    from dubio.reporting.readiness import get_ready
+    from dubio.reporting.reported import get_ready
     from dubio.reporting.run_view import check_margin
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import check_executor, prepare_run, workers_of

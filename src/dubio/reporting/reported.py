@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -15,11 +16,11 @@ from dubio.core.data_frame import data_frame
 from dubio.core.errors import MissingExtra
 from dubio.core.files import write_file
 from dubio.core.notebook import as_html, as_text
-from dubio.reporting.build import Report, build_report
-from dubio.reporting.charts import FORMATS
+from dubio.reporting.build import Report, build_report, registered_sections
+from dubio.reporting.charts import FORMATS, chart_of, drawn, save
 from dubio.reporting.manifest_view import Source
-from dubio.reporting.page import TABLE, render, report_texts, write_figures, write_texts
-from dubio.reporting.report_cache import ReportCache, ReportTexts
+from dubio.reporting.page import TABLE, need_report_extra, render, report_texts, write_figures, write_texts
+from dubio.reporting.report_cache import ReportCache, ReportTexts, code_digest
 from dubio.reporting.run_view import EXAMPLES, MARGIN, check_examples, check_margin
 from dubio.reporting.score_table import ScoreTable
 from dubio.reporting.section import Figure
@@ -193,3 +194,22 @@ class Reported(ABC):
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+
+def get_ready() -> None:
+    """Load the packages that draw, start the one that makes pictures, and hash the code that a report depends on.
+
+    Nothing is returned or said: what goes wrong here goes wrong again in the report, which says so.
+    """
+    with suppress(Exception):
+        code_digest()
+        registered_sections()
+        need_report_extra("writing the report")
+        first_picture()
+
+
+def first_picture() -> bytes:
+    """Return the picture of a point: whatever is drawn, the first one takes longest."""
+    import altair
+
+    return save(drawn(lambda: chart_of([{"x": 0}]).mark_point().encode(altair.X("x:Q"))), "svg")

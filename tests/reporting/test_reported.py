@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting import readiness
+from dubio.reporting import reported
 
 
 def test_the_first_picture_is_one() -> None:
-    assert readiness.first_picture().startswith(b"<svg")
+    assert reported.first_picture().startswith(b"<svg")
 
 
 def test_everything_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
     for name in ("code_digest", "registered_sections", "first_picture"):
-        monkeypatch.setattr(readiness, name, lambda name=name: called.append(name))
-    readiness.get_ready()
+        monkeypatch.setattr(reported, name, lambda name=name: called.append(name))
+    reported.get_ready()
     assert called == ["code_digest", "registered_sections", "first_picture"]
 
 
 def test_a_failure_is_left_to_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(readiness, "code_digest", lambda: 1 / 0)
-    readiness.get_ready()
+    monkeypatch.setattr(reported, "code_digest", lambda: 1 / 0)
+    reported.get_ready()
     assert capsys.readouterr() == ("", "")
