@@ -44,10 +44,14 @@ class Stored:
         outside = join([pooled(self.task.read(self.store, self.run, split)) for split in splits])
         return in_tested_order(self.in_domain(), outside)
 
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """What was predicted: tasks that share their trainings share the ids of their runs, too."""
+        return (self.run.id, *(split.fingerprint for split in self.task.splits))
 
     def cached(self, purpose: Sequence[Any], compute: Callable[[], Sequence[Any]]) -> FloatArray:
         """Return numbers of these predictions, computed once per store, so that writing a page can be interrupted."""
-        key = identity([self.run.id, *purpose])
+        key = identity([*self.tested, *purpose])
         path = self.store.path / "derived" / "results" / f"{key}.json"
         if path.is_file():
             return np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)

@@ -132,7 +132,7 @@ def training_changes(runs: Runs, base: str, task: str, metrics: Iterable[str], m
     for method in methods:
         sides = runs.get((base, method), {}), runs.get((task, method), {})
         shared = [key for key in sides[0] if key in sides[1]]
-        if not shared or sides[0][shared[0]].run.id == sides[1][shared[0]].run.id:
+        if not shared or sides[0][shared[0]].tested == sides[1][shared[0]].tested:
             continue  # not run, or untouched by the mistake: the same prediction
         for metric in metrics:
             pairs = {name: [side[key] for key in shared] for name, side in zip(SIDES, sides, strict=True)}

@@ -26,7 +26,8 @@ def stored(accuracy, seed, rows=400):
     logits = np.where(np.eye(2, dtype=bool)[labels ^ wrong], 1.0, 0.0)[None].astype(np.float32)
     own = Predictions(logits, labels)
     run = SimpleNamespace(id=f"{accuracy}-{seed}", fits=(f"fit-{accuracy}-{seed}",))
-    return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, task=SimpleNamespace(key="few"))
+    tested = (run.id, "the test set")
+    return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, tested=tested)
 
 
 def test_one_training_is_judged_over_test_rows_as_a_paired_test_is():
@@ -65,9 +66,13 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
         ("base", "b"): {(0, 0): same}, ("wrong", "b"): {(0, 0): same},
         ("base", "c"): {(0, 0): stored(0.6, 4)},
     }  # fmt: skip
-    changes = training_changes(runs, "base", "wrong", ["accuracy"], ["a", "b", "c"])
-    assert [(change.method, change.corrected.n) for change in changes] == [("a", 1)]
-    assert order_agreement(runs, "base", "wrong", "accuracy") == (1.0, 2)
+    runs["base", "d"], runs["wrong", "d"] = {(0, 0): stored(0.9, 6)}, {(0, 0): stored(0.9, 6)}
+    runs["wrong", "d"][0, 0].tested = (runs["base", "d"][0, 0].run.id, "another test set")  # the same training
+    changes = training_changes(runs, "base", "wrong", ["accuracy"], ["a", "b", "c", "d"])
+    assert [(change.method, change.corrected.n) for change in changes] == [("a", 1), ("d", 1)]
+    assert order_agreement({key: own for key, own in runs.items() if key[1] != "d"}, "base", "wrong", "accuracy") == (
+        1.0, 2,
+    )  # fmt: skip
 
 
 def test_a_mistake_at_prediction_is_judged_on_the_differences_of_the_same_trainings():
