@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,11 +202,14 @@ def _gap(runs: Runs) -> Iterator[str]:
             published.setdefault(number.method, {})[number.metric] = number.value
     body: list[list[str]] = []
     explained: list[GapShare] = []
+    compared: dict[str, list[tuple[float, Change]]] = {metric: [] for metric in COMPARED}
     for method, values in published.items():
         changes = {c.metric: c for c in training_changes(runs, "clinc", ALL_OF_READING, COMPARED, (method,))}
         if not changes:
             continue
         body.append([method, *(_three(values.get(metric), changes[metric]) for metric in COMPARED)])
+        for metric in values:
+            compared[metric].append((values[metric], changes[metric]))
         if "ood_auroc" in values:
             change = changes["ood_auroc"]
             gap = change.corrected.mean - values["ood_auroc"]
@@ -215,7 +218,31 @@ def _gap(runs: Runs) -> Iterator[str]:
     yield ""
     yield markdown_table(["method", *(metric.replace("_", " ") for metric in COMPARED)], body)
     yield ""
+    yield distance_sentence(compared)
+    yield ""
     yield gap_sentence(explained)
+
+
+def distance_sentence(compared: Mapping[str, Sequence[tuple[float, Change]]]) -> str:
+    """Return how far scores are from the published ones, as corrected and with the mistakes, on average over methods.
+
+    Args:
+        compared: Metric → published value and change of every method.
+    """
+    texts = []
+    for metric, pairs in compared.items():
+        if pairs:
+            corrected, mistaken = (
+                mean(abs(value - side) for value, side in own)
+                for own in (
+                    [(value, change.corrected.mean) for value, change in pairs],
+                    [(value, change.mistaken.mean) for value, change in pairs],
+                )
+            )
+            texts.append(f"{metric.replace('_', ' ')} {corrected:.3f} → {mistaken:.3f} ({len(pairs)} methods)")
+    if not texts:
+        return "No method was trained both ways."
+    return f"Mean distance from the published values, as corrected → with the mistakes: {', '.join(texts)}."
 
 
 def _three(published: float | None, change: Change) -> str:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import GapShare, change_text, errata_sections, gap_sentence, write_errata
+from results.errata import GapShare, change_text, distance_sentence, errata_sections, gap_sentence, write_errata
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
@@ -132,6 +132,14 @@ def test_sentences_say_what_was_not_measured():
     assert "do not explain the gap of AUROCs: with them AUROC is higher still, by 0.020" in higher
     assert "significant with none of them" in higher
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
+
+
+def test_distances_from_published_values_are_means_over_methods():
+    sides = {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.8, 2)]}
+    change = compared("one", "accuracy", sides)
+    text = distance_sentence({"accuracy": [(0.85, change), (0.80, change)], "ood_auroc": []})
+    assert text.endswith("with the mistakes: accuracy 0.075 → 0.025 (2 methods).")
+    assert distance_sentence({"accuracy": []}) == "No method was trained both ways."
 
 
 def test_every_score_of_the_page_exists_and_every_task_is_in_its_benchmark():
