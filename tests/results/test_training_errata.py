@@ -124,12 +124,14 @@ def test_rows_are_matched_by_their_ids():
 
 def test_sentences_say_what_was_not_measured():
     assert "The share of the mistakes in reading texts was not measured" in gap_sentence([])
-    shares = [GapShare(0.04, 0.01, False), GapShare(0.04, 0.03, True)]
-    judged = "mean over 2 methods; the change of AUROC is significant with 1 of them"
-    assert f"explain 50% of the gap of AUROCs ({judged})" in gap_sentence(shares)
-    assert "explain 150% of the gap of AUROCs, more than all of it (" in gap_sentence([GapShare(0.04, 0.06, True)])
-    higher = gap_sentence([GapShare(0.04, -0.02, False)])
-    assert "do not explain the gap of AUROCs: with them AUROC is higher still, by 0.020" in higher
+    text = gap_sentence([GapShare("one", 0.04, 0.01, False), GapShare("two", 0.04, 0.03, True)])
+    assert "take away +0.010 of +0.040 (one), +0.030 of +0.040 (two); the change of AUROC is significant with 1" in text
+    assert "On average that is 50%. The rest is not explained." in text
+    more = gap_sentence([GapShare("one", 0.04, 0.06, True)])
+    assert "150%" in more
+    assert "rest" not in more
+    higher = gap_sentence([GapShare("one", 0.04, -0.02, False)])
+    assert "do not explain the gap of AUROCs: they take away -0.020 of +0.040 (one)" in higher
     assert "significant with none of them" in higher
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
@@ -137,8 +139,8 @@ def test_sentences_say_what_was_not_measured():
 def test_distances_from_published_values_are_means_over_methods():
     sides = {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.8, 2)]}
     change = compared("one", "accuracy", sides)
-    text = distance_sentence({"accuracy": [(0.85, change), (0.80, change)], "ood_auroc": []})
-    assert text.endswith("with the mistakes: accuracy 0.075 → 0.025 (2 methods).")
+    text = distance_sentence({"accuracy": [(0.86, change), (0.80, change)], "ood_auroc": []})
+    assert text.endswith("with the mistakes: accuracy 0.070 → 0.030 (closer with 1 of 2 methods).")
     assert distance_sentence({"accuracy": []}) == "No method was trained both ways."
 
 

@@ -120,7 +120,7 @@ def test_words_of_one_letter_and_short_requests_are_dropped_and_accounted_for(tm
     assert list(shorter.split("test").data.inputs) == kept
     assert set(shorter.split("test").data.ids) < set(plain.split("test").data.ids)
     reason, count = list(shorter.left_out.items())[-1]
-    assert "fewer than 5 words" in reason
+    assert "fewer than 5 words of two or more characters" in reason
     assert count == sum(map(len, plain.splits)) - sum(map(len, shorter.splits)) > 0
 
 

@@ -155,7 +155,8 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingPr
             continue
         key = prepared.name, entry.network
         if key in tasks:
-            raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
+            twice = f"task {key[0]!r} with network {key[1]!r} is named twice"
+            raise UserError(f"{twice}; give one of them a name of its own, such as called = \"{key[0]}-2\".")
         tasks[key] = prepared
     if not tasks and not any(isinstance(item.reason, NotYetHere) for item in skipped):
         raise skipped[0].reason

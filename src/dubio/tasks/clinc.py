@@ -73,7 +73,7 @@ def without_short_requests(read: Task) -> Task:
         for split, own in zip(read.splits, rows, strict=True)
     ]
     dropped = sum(map(len, read.splits)) - sum(map(len, splits))
-    reason = f"because they have fewer than {FEWEST_WORDS} words, as in the text paper's code"
+    reason = f"because they have fewer than {FEWEST_WORDS} words of two or more characters, as in the text paper's code"
     return replace(read, splits=tuple(splits), left_out={**read.left_out, reason: dropped})
 
 
@@ -129,7 +129,7 @@ def clinc(
 
     The last four arguments repeat errors of the text paper's code, to measure what they did. That code sorts the texts
     of training and validation by length before it cuts them into batches of 32, which leaves hardly anything to pad;
-    test texts stay in the random order of their source and are padded to the longest of their batch.
+    test texts stay in the random order of TensorFlow Datasets and are padded to the longest of their batch.
 
     Args:
         setting: ``in-domain`` or ``novelty``.
@@ -139,7 +139,7 @@ def clinc(
         unmasked_padding: Erratum: test texts are filled up to the longest of their batch with words whose vector is
             zero, and which count like any word.
         no_unknown_token: Erratum: these words have the vector of words that are not in the vocabulary.
-        drop_one_letter_words: Erratum: words of one character (*i*, *a*) are dropped.
+        drop_one_letter_words: Erratum: words of one character (*i*, *a*, *5*) and punctuation are dropped.
         drop_short_requests: Erratum: requests of fewer than five words of two or more characters are in no split.
 
     Raises:
@@ -152,10 +152,12 @@ def clinc(
     read = corpus_task(obtain(CORPUS, data_dir), options)
     if drop_short_requests:
         read = without_short_requests(read)
-    splits = list(read.splits)
+    splits, notes = list(read.splits), list(read.notes)
     if drop_one_letter_words:
         splits = [with_long_words(split) for split in splits]
+        notes.append("Words of one character and punctuation are dropped, as in the text paper's code.")
     if unmasked_padding:
         word = UNKNOWN_WORD if no_unknown_token else PADDING_WORD
         splits = [padded(split, word, split_seed) if split.kind in ("id", "ood") else split for split in splits]
-    return replace(read, splits=tuple(splits))
+        notes.append(f"Test texts are filled up to the longest of {BATCH}, as in the text paper's code.")
+    return replace(read, splits=tuple(splits), notes=tuple(notes))
