@@ -264,17 +264,11 @@ def distance_sentence(compared: Mapping[str, Sequence[tuple[float, Change]]]) ->
     """
     texts = []
     for metric, pairs in compared.items():
-        if pairs:
-            corrected, mistaken = (
-                mean(abs(value - side) for value, side in own)
-                for own in (
-                    [(value, change.corrected.mean) for value, change in pairs],
-                    [(value, change.mistaken.mean) for value, change in pairs],
-                )
-            )
-            closer = sum(abs(v - c.mistaken.mean) < abs(v - c.corrected.mean) for v, c in pairs)
-            counted = f"closer with {closer} of {len(pairs)} methods"
-            texts.append(f"{metric.replace('_', ' ')} {corrected:.3f} → {mistaken:.3f} ({counted})")
+        distances = [(abs(v - c.corrected.mean), abs(v - c.mistaken.mean)) for v, c in pairs]
+        if distances:
+            corrected, mistaken = map(mean, zip(*distances, strict=True))
+            closer = f"closer with {sum(after < before for before, after in distances)} of {len(pairs)} methods"
+            texts.append(f"{metric.replace('_', ' ')} {corrected:.3f} → {mistaken:.3f} ({closer})")
     if not texts:
         return "No method was trained both ways."
     return f"Mean distance from the published values, as corrected → with the mistakes: {', '.join(texts)}."

@@ -16,7 +16,6 @@ from scipy import stats
 from dubio.core.predictions import Predictions
 from dubio.metrics.metric import metric_named
 from dubio.runner.benchmark_file import load_benchmark
-from dubio.statistics.verdicts import Rows
 
 
 def stored(accuracy, seed, rows=400):
@@ -85,8 +84,6 @@ def test_a_mistake_at_prediction_is_judged_on_the_differences_of_the_same_traini
     paired = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
     assert paired.test.difference == apart.test.difference == pytest.approx(-0.05)
     assert paired.test.high - paired.test.low < apart.test.high - apart.test.low
-    rows = sample_of("accuracy", {"corrected": [corrected[0].in_domain()], "mistaken": [mistaken[0].in_domain()]})
-    assert isinstance(rows, Rows)
 
 
 def some_rows(p: Predictions, rows) -> Predictions:
