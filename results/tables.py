@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.reporting.measures import referral_name
-from dubio.reporting.score_table import Score
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, RANKED_BY, referral_name
+from dubio.reporting.score_table import Score, ScoreTable
 
 IN_DOMAIN = {
     "accuracy": "accuracy",
@@ -56,6 +57,27 @@ def score_table(scores: Iterable[Score]) -> str:
         for method in dict.fromkeys(row.method for row in rows)
     ]  # fmt: skip
     return markdown_table(["method", "runs", *(title for *_, title in columns)], body)
+
+
+def severity_table(scores: ScoreTable, task: TaskView) -> str:
+    """Return the table of a task with many corruptions: means at three severities, then OOD sets.
+
+    Every corruption in every severity would be a column of its own, hundreds in all. NLL is at the temperature of the
+    in-domain test set: a deployed model is not recalibrated when its inputs get worse.
+    """
+    levels = [[split.name for split in splits] for splits in zip(*task.severities.values(), strict=False)]
+    shown = sorted({0, len(levels) // 2, len(levels) - 1})
+    columns = [("accuracy", [task.in_domain.name], "accuracy"), ("calibrated nll", [task.in_domain.name], RANKED_BY)]
+    columns += [(f"severity {i + 1}: accuracy", levels[i], "accuracy") for i in shown]
+    columns += [(f"severity {i + 1}: nll", levels[i], AT_IN_DOMAIN_TEMPERATURE) for i in shown]
+    columns += [(f"{split.name}: AUROC", [split.name], "ood_auroc") for split in task.of_kind("ood")]
+    body = []
+    for method in scores.methods_of(task):
+        cells = [scores.average(task, splits, method.name, metric) for _, splits, metric in columns]
+        runs = max(0 if cell is None else cell.n for cell in cells)
+        texts = [spread_text(() if cell is None else cell.values) for cell in cells]
+        body.append([method.name, str(runs), *texts])
+    return markdown_table(["method", "runs", *(title for title, *_ in columns)], body)
 
 
 def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:

@@ -21,7 +21,7 @@ from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
 from results.pages import ROOT, Across, Page, Study
-from results.tables import markdown_table, score_table
+from results.tables import markdown_table, score_table, severity_table
 
 MARK = "<!-- made by `make results PAGE={name}`; edit results/, not this file -->"
 
@@ -119,7 +119,8 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
     yield f"{version_sentence()} {cost_sentence(study, view)}"
     for task in view.tasks:
         yield from ("", f"### {task.key}", "") if len(view.tasks) > 1 else ("",)
-        yield score_table(score for score in run.results.scores if score.task == task.key)
+        own = (score for score in run.results.scores if score.task == task.key)
+        yield severity_table(run.results, task) if task.many_corruptions else score_table(own)
         yield ""
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
         yield from section_lines(run, task, study.sections)

@@ -8,15 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 from results.pages import Across, Page, Study
+from results.tables import severity_table
 from results.writing import block_lines, sections_of, study_lines, trainings_of, version_sentence, write_page
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
+from dubio.reporting import build_report
 from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
 from dubio.reporting.section import Text
 from dubio.reporting.tables import Column, folded, plain_table
 from tests.executor_here import training_here
+from tests.studies.ensembles.helpers import make_study
 
 FILE = """
 name = "few"
@@ -135,3 +138,19 @@ def test_a_table_too_wide_for_a_page_of_text_is_named():
     assert [line for line in block_lines(folded(many, "Wide")) if line] == [
         "Wide: 21 columns, which the report of the run shows."
     ]
+
+
+def test_many_corruptions_have_one_column_per_severity():
+    """Each of eleven corruptions in five severities had five columns of its own."""
+    store, manifest = make_study(corrupted=True)
+    manifest["runs"] = [run for run in manifest["runs"] if run["method"] == "swag" and run["seed"] == 1]
+    view = build_report(store, manifest).run
+    task = view.tasks[0]
+    head, _, *rows = severity_table(view.scores, task).splitlines()
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert columns == ["method", "runs", "accuracy", "calibrated nll", "severity 1: accuracy", "severity 2: accuracy",
+                       "severity 1: nll", "severity 2: nll"]  # fmt: skip
+    names = [splits[1].name for splits in task.severities.values()]
+    values = [view.scores.cells[task.key, name, "swag", "accuracy"].mean for name in names]
+    (row,) = rows
+    assert row.split(" | ")[5].startswith(f"{sum(values) / len(values):.3f}")

@@ -290,7 +290,7 @@ def _order_document(order: PublishedOrder | None) -> dict[str, Any] | None:
         "calibrated_nll": {"here": dict(order.values.before), "published": dict(order.values.after)},
         "kendall_tau": order.values.tau,
         "reversed": [list(pair) for pair in order.values.swapped],
-        "reversed_and_told_apart": [list(pair) for pair in order.significant],
+        "reversed_and_significant": [list(pair) for pair in order.significant],
     }
 
 
