@@ -62,12 +62,14 @@ class Across:
     Attributes:
         heading: Its heading.
         studies: The headings of these studies.
+        further: The commands of further runs, such as a study of the page with one seed, where the others have one.
         sections: The sections of their common report that it shows.
         figures: The figures of that report, by the names of their files.
     """
 
     heading: str
     studies: tuple[str, ...]
+    further: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
 

@@ -39,14 +39,19 @@ DIGITS = (
 """Measured with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and ONEDNN_MAX_CPU_ISA=AVX2."""
 
 
-def write_page(page: Page, runs: Mapping[Study, Run]) -> tuple[str, ...]:
+def write_page(page: Page, runs: Mapping[Study, Run], further: Sequence[Run] | None = ()) -> tuple[str, ...]:
     """Write a page; sections of studies without a run stay as the page has them.
+
+    Args:
+        page: The page.
+        runs: The runs of its studies.
+        further: Further runs of its section on several studies; None where that section is to stay as it is.
 
     Returns:
         The headings of earlier sections that the page no longer has.
     """
     earlier = sections_of(page.path.read_text(encoding="utf-8")) if page.path.is_file() else {}
-    write_file(page.path, "\n".join(_lines(page, runs, earlier)) + "\n")
+    write_file(page.path, "\n".join(_lines(page, runs, further, earlier)) + "\n")
     headings = [study.heading for study in page.studies] + ([page.across.heading] if page.across else [])
     return tuple(heading for heading in earlier if heading not in headings)
 
@@ -63,7 +68,9 @@ def sections_of(text: str) -> dict[str, list[str]]:
     return sections
 
 
-def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _lines(
+    page: Page, runs: Mapping[Study, Run], further: Sequence[Run] | None, earlier: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
     yield f"# {page.title}"
     yield from ("", MARK.format(name=page.name), "", DIGITS)
     yield from ("", page.scope) if page.scope else ()
@@ -79,8 +86,9 @@ def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence
     if page.across:
         yield from ("", f"## {page.across.heading}")
         chosen = {study.heading: run for study, run in runs.items() if study.heading in page.across.studies}
-        if len(chosen) == len(page.across.studies):
-            yield from across_lines(page.across, [chosen[heading] for heading in page.across.studies], figures)
+        if further is not None and len(chosen) == len(page.across.studies):
+            own = [chosen[heading] for heading in page.across.studies]
+            yield from across_lines(page.across, [*own, *further], figures)
         else:
             yield from ("", *kept(earlier.get(page.across.heading, NOT_RUN)))
 
@@ -94,7 +102,8 @@ def kept(lines: Sequence[str]) -> Sequence[str]:
 def across_lines(across: Across, runs: Sequence[Run], folder: Path) -> Iterator[str]:
     """Yield what the common report of several runs of one store says."""
     run = open_run(*(own.name for own in runs), store=runs[0].store)
-    yield from ("", f"{version_sentence()} Of: {', '.join(across.studies)}.")
+    commands = [f"`dubio run {command}`" for command in across.further]
+    yield from ("", f"{version_sentence()} Of: {', '.join([*across.studies, *commands])}.")
     yield from section_lines(run, None, across.sections)
     yield from figure_lines(across.figures, run, folder)
 

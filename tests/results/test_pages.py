@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 import results.__main__ as results
-from results.pages import FILE, ROOT, check_forecast, forecast, make_part, page_named, read_pages
+from results.pages import FILE, ROOT, Study, check_forecast, forecast, make_part, page_named, read_pages
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark_file import benchmark_files, load_benchmark
 
 PAGES = read_pages()
 STUDIES = [(page.name, study) for page in PAGES.values() for study in page.studies]
+STUDIES += [
+    (page.name, Study(page.across.heading, command, trainings=0))
+    for page in PAGES.values() if page.across for command in page.across.further
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "study"), STUDIES, ids=[f"{name}: {study.heading}" for name, study in STUDIES])
@@ -83,7 +87,7 @@ def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, caps
     monkeypatch.setattr(results, "forecast", lambda *arguments: {"trainings_left": next(left)})
     monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
     monkeypatch.setattr(results, "open_run", lambda name, store: name)
-    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ("Gone",))[1])
+    monkeypatch.setattr(results, "write_page", lambda page, runs, further: (written.update(runs), ("Gone",))[1])
     assert results.main(["retina", "--write", "--store", str(tmp_path / "store")]) == 0
     first, second, third = page_named("retina").studies
     assert written == {first: first.heading, third: third.heading}
@@ -97,9 +101,9 @@ def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, caps
 def test_a_study_that_a_page_does_not_have_is_refused(tmp_path):
     other = tmp_path / "pages.toml"
     other.write_text(
-        FILE.read_text(encoding="utf-8").replace('studies = ["CLINC-OOS"', 'studies = ["CLINC-OSO"', 1), "utf-8"
+        FILE.read_text(encoding="utf-8").replace('studies = ["Amazon, t', 'studies = ["Amazno, t', 1), "utf-8"
     )
-    with pytest.raises(UserError, match="CLINC-OOS"):
+    with pytest.raises(UserError, match="Amazon, twelve pairs"):
         read_pages(other)
 
 
@@ -107,7 +111,7 @@ def test_one_section_is_made_and_written_alone(tmp_path, monkeypatch, capsys):
     written = {}
     monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
     monkeypatch.setattr(results, "open_run", lambda name, store: name)
-    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ())[1])
+    monkeypatch.setattr(results, "write_page", lambda page, runs, further: (written.update(runs), ())[1])
     second = page_named("retina").studies[1]
     assert results.main(["retina", "--study", second.heading, "--store", str(tmp_path / "store")]) == 0
     assert written == {second: second.heading}
@@ -115,3 +119,20 @@ def test_one_section_is_made_and_written_alone(tmp_path, monkeypatch, capsys):
     message = capsys.readouterr().err
     assert "STUDY" in message
     assert second.heading in message
+
+
+def test_the_section_on_several_studies_needs_all_its_runs(tmp_path, monkeypatch):
+    """Of CLINC one seed is enough there, so that its own section need not be made for it."""
+    page = page_named("text")
+    across = page.across
+    left = dict.fromkeys(across.further, 0)
+    monkeypatch.setattr(results, "forecast", lambda study, *arguments: {"trainings_left": left[study.command]})
+    monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.command)
+    monkeypatch.setattr(results, "open_run", lambda name, store: name)
+    runs = {study: study.heading for study in page.studies if study.heading in across.studies}
+    assert "CLINC-OOS" not in runs.values()
+    assert results.further_runs(page, runs, tmp_path, tmp_path, make=False) == across.further
+    assert results.further_runs(page, dict([*runs.items()][1:]), tmp_path, tmp_path, make=True) is None
+    left[across.further[0]] = 3
+    assert results.further_runs(page, runs, tmp_path, tmp_path, make=False) is None
+    assert results.further_runs(page, runs, tmp_path, tmp_path, make=True) == across.further

@@ -118,9 +118,16 @@ def test_sections_of_studies_without_a_run_stay_as_they_are(run, tmp_path, monke
 def test_a_page_ends_with_its_studies_together(run, tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
     few = Study("Few", "few.toml", 4)
-    write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), ("cost", "setup"))), {few: run})
+    write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), (), ("cost", "setup"))), {few: run})
     lines = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
     assert any(line.endswith("Of: Few.") for line in lines)
+    again = Page("few", "A page", (few,), across=Across("All", (), ("few.toml",), ("cost", "setup")))
+    write_page(again, {few: run}, [run])
+    further = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
+    assert any(line.endswith("Of: `dubio run few.toml`.") for line in further)
+    assert further[2:] == lines[2:]
+    write_page(replace(again, across=Across("All", ("Few",))), {few: run}, None)
+    assert sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"] == further
 
 
 def test_claims_and_texts_become_lists_and_folded_texts_do_not():
