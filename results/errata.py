@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,8 +87,10 @@ def write_errata(page: Page, store: Path, *, computes: bool = True) -> Path:
 def _scoring(runs: Runs) -> Iterator[str]:
     yield (
         "Both definitions on the same stored predictions, of the first training of every method. The change is "
-        "published less correct, averaged over methods; τ is Kendall's rank correlation of the two orders of methods. "
-        "Intervals of 95 % resample test rows (patients, where rows have them)."
+        "the published minus the correct value, averaged over methods; τ is Kendall's rank correlation of the two "
+        "orders of methods. Intervals of 95 % resample test rows (patients, where rows have them). P's AURC divides a "
+        "sum of risks by 1,000, whatever the number of coverages it adds: with 4,500 rows it is even negative, with "
+        "2,000 nearly right."
     )
     yield ""
     body = []
@@ -152,24 +154,35 @@ def _split_row(task: str, effect: SplitEffect | None) -> list[str]:
 
 def _training(study: Study, runs: Runs) -> Iterator[str]:
     yield from (study.note, "") if study.note else ()
-    body = []
+    body, counts = [], set()
     for title, task in study.mistakes.items():
         changes = training_changes(runs, study.base, task, study.metrics, study.methods)
+        counts |= {change.mistaken.n for change in changes}
         for method in study.methods:
             own = {change.metric: change for change in changes if change.method == method}
             trainings = str(next(iter(own.values())).mistaken.n) if own else "0"
             body.append([title, method, trainings, *(change_text(own.get(metric)) for metric in study.metrics)])
     yield markdown_table(["mistake", "method", "runs", *(metric.replace("_", " ") for metric in study.metrics)], body)
     yield ""
-    yield (
-        "With the mistake, and the change it makes [95 % interval]. With several runs the interval is over trainings "
-        "and test rows; bold: significant at 5 %, every cell by itself. Two runs leave one degree of freedom: their "
-        "intervals are very wide, and may reach past what a score can be. With one run the interval is over test rows "
-        "alone, and nothing is bold: another training may reverse the sign."
-    )
+    yield " ".join(["With the mistake, and the change it makes [95 % interval].", *interval_sentences(counts)])
     yield from ("", *_orders(study, runs))
     if NO_UNKNOWN in study.tasks:
         yield from _short_requests(runs)
+
+
+def interval_sentences(counts: Collection[int]) -> Iterator[str]:
+    """Yield what the intervals of a table mean, for the numbers of runs that its rows have."""
+    if any(count > 1 for count in counts):
+        several = "With several runs the interval is over" if 1 in counts else "Intervals are over"
+        yield f"{several} trainings and test rows; bold: significant at 5 %, every cell by itself."
+    if 2 in counts:
+        yield (
+            "Two runs leave one degree of freedom: their intervals are very wide, and may reach past what a score can "
+            "be."
+        )
+    if 1 in counts:
+        start = "With one run it is" if len(counts) > 1 else "They are"
+        yield f"{start} over test rows alone, and nothing is bold: another training may reverse the sign."
 
 
 def is_significant(change: Change) -> bool:

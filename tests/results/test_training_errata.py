@@ -6,7 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from results.errata import GapShare, change_text, distance_sentence, errata_sections, gap_sentence, write_errata
+from results.errata import (
+    GapShare,
+    change_text,
+    distance_sentence,
+    errata_sections,
+    gap_sentence,
+    interval_sentences,
+    write_errata,
+)
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
@@ -167,3 +175,17 @@ def test_sections_whose_tasks_a_store_lacks_stay_as_the_page_has_them(tmp_path):
     assert "not run" not in text
     assert [line for line in text.splitlines() if line.startswith("## ")] == [f"## {heading}" for heading in headings]
     assert all(f"\n## {heading}\n\nFigures of {heading}.\n" in text for heading in headings)
+
+
+def test_a_table_explains_the_intervals_that_it_has():
+    """Two runs were explained under tables that have none, and not under one that has nothing else."""
+    assert not list(interval_sentences([]))
+    (several,) = interval_sentences({3, 9})
+    assert several == "Intervals are over trainings and test rows; bold: significant at 5 %, every cell by itself."
+    assert "one degree of freedom" in " ".join(interval_sentences({2}))
+    assert list(interval_sentences({1})) == [
+        "They are over test rows alone, and nothing is bold: another training may reverse the sign."
+    ]
+    both = list(interval_sentences({1, 3}))
+    assert both[0].startswith("With several runs the interval is over trainings")
+    assert both[1].startswith("With one run it is over test rows alone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dubio.reporting.build import build_report
+from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.measures import RANKED_BY, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
@@ -13,6 +14,7 @@ from dubio.reporting.sections.findings import (
     differences,
     how_to_read,
     leader,
+    not_worse,
     referral_gain,
     task_findings,
 )
@@ -96,3 +98,22 @@ def test_referral_that_helps_nobody_is_not_said_to_raise_the_accuracy(run: RunVi
             if (score.task, score.method) == (task.key, best)
         ]
         assert verb in referral_gain(with_scores(run, scores), task)
+
+
+def test_a_best_method_that_was_trained_once_has_no_lead(run: RunView) -> None:
+    """Methods that are not significantly different were called ties, and others trained once were not named at all."""
+    board = in_domain_leaderboard(run, run.tasks[0], RANKED_BY)
+    assert board is not None
+    best, second, *others = board.order
+
+    def beside(**places: str) -> str:
+        verdicts = {name: Verdict(places.get(name.replace("-", "_"), "behind"), 0.1, None) for name in board.order[1:]}
+        return not_worse(run, replace(board, verdicts={best: Verdict("best", 0.0, None), **verdicts}))
+
+    assert beside() == ""
+    assert beside(**{second.replace("-", "_"): "tied"}) == f"; not significantly different: {run.title(second)}"
+    third = others[0].replace("-", "_")
+    both = beside(**{second.replace("-", "_"): "tied", third: "unjudged"})
+    assert both == f"; not significantly different: {run.title(second)}; not judged: {run.title(others[0])}"
+    none = beside(**{name.replace("-", "_"): "unjudged" for name in board.order[1:]})
+    assert none == "; differences are not judged"

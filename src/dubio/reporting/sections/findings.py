@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from dubio.reporting.detectors import detection_on
-from dubio.reporting.leaderboard import QUESTIONS, in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
+from dubio.reporting.leaderboard import (
+    QUESTIONS,
+    Leaderboard,
+    in_domain_leaderboard,
+    leader,
+    leaderboard,
+    not_ranked_sentences,
+)
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
@@ -166,21 +173,30 @@ def referral_gain(run: RunView, task: TaskView) -> str:
 
 
 def detection(run: RunView, task: TaskView) -> str:
-    """Return the AUROC of detecting OOD and shifted examples: the best mean, and the reference method's."""
+    """Return the AUROC of detecting OOD and shifted examples: the highest mean, and the reference method's."""
     name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
     texts, cautions = [], []
     for split in (shifted.title for shifted in task.test_sets if len(shifted.splits) == 1):
         board = leaderboard(run, task, (split,), name, test_set=split)
         if board is None:
             continue
-        best, tied = board.order[0], [run.title(method) for method in board.tied]
-        tie = f", a tie with {named_few(tied)}" if tied else ""
+        best = board.order[0]
         shown = reference is not None and reference in board.cells and reference != best
         other = f"; {board.value(reference)} with {run.title(reference)}" if reference and shown else ""
-        texts.append(f"“{split}” {board.value(best)} ({run.title(best)}{tie}){other}")
+        texts.append(f"“{split}” {board.value(best)} ({run.title(best)}{not_worse(run, board)}){other}")
         cautions += [f"“{split}”: {text}" for text in detection_on(run, task, (split,)).sentences(run)]
-    best_values = f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'. '.join(texts)}."
+    best_values = f"Highest AUROC of detection by {HEADLINE} (0.5 is chance): {'. '.join(texts)}."
     return " ".join([best_values, *cautions]) if texts else ""
+
+
+def not_worse(run: RunView, board: Leaderboard) -> str:
+    """Return which methods are not shown to be worse than the best of a leaderboard, to stand behind its name."""
+    unjudged = [name for name in board.order[1:] if board.verdicts[name].place == "unjudged"]
+    if unjudged and len(unjudged) == len(board.order) - 1:
+        return "; differences are not judged"
+    named = {"not significantly different": board.tied, "not judged": unjudged}
+    texts = (f"; {what}: {named_few([run.title(name) for name in names])}" for what, names in named.items() if names)
+    return "".join(texts)
 
 
 def corruption(run: RunView, task: TaskView) -> str:
