@@ -41,6 +41,7 @@ class Study:
         parts: The number of shards in which it is made.
         sections: The sections of its report whose tables the page shows.
         figures: The figures of its report that the page shows, by the names of their files.
+        prefix: The beginning of these files' names on the page, where figures of other studies have the same names.
     """
 
     heading: str
@@ -51,6 +52,7 @@ class Study:
     parts: int = 1
     sections: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
+    prefix: str = ""
 
     def arguments(self, data: Path) -> list[str]:
         """Return the arguments of `dubio run`."""

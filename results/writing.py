@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,9 @@ NOT_RUN = ("Not run yet.",)
 
 MOST_COLUMNS = 20
 """Columns of a table that a page of text can show."""
+
+MOST_EVIDENCE = 3
+"""Pieces of evidence for a claim that a page shows whatever they say; of more, those alone that decide something."""
 
 DIGITS = (
     "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
@@ -80,7 +83,7 @@ def _lines(
         if study in runs:
             yield from ("", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
             yield from study_lines(study, runs[study])
-            yield from figure_lines(study.figures, runs[study], figures)
+            yield from figure_lines(study.figures, runs[study], figures, study.prefix)
         else:
             yield from ("", *kept(earlier.get(study.heading, NOT_RUN)))
     if page.across:
@@ -108,8 +111,14 @@ def across_lines(across: Across, runs: Sequence[Run], folder: Path) -> Iterator[
     yield from figure_lines(across.figures, run, folder)
 
 
-def figure_lines(names: Sequence[str], run: Run, folder: Path) -> Iterator[str]:
+def figure_lines(names: Sequence[str], run: Run, folder: Path, prefix: str = "") -> Iterator[str]:
     """Draw figures of a report that its page shows, and yield the lines that show them.
+
+    Args:
+        names: The names of their files in the report.
+        run: The run.
+        folder: Where they are written.
+        prefix: The beginning of their names there.
 
     Raises:
         UnknownName: For a figure that the report does not have.
@@ -117,9 +126,9 @@ def figure_lines(names: Sequence[str], run: Run, folder: Path) -> Iterator[str]:
     drawings = {file_name(name): figure for name, figure in run.built.figures()} if names else {}
     check_known("figure of a study", names, drawings)
     for name in names:
-        figure = drawings[name]
-        write_file(folder / f"{name}.png", few_colours(save(drawn(figure.chart), "png")))
-        yield from ("", f"![{figure.title}](figures/{name}.png)", "", f"{figure.caption} {figure.reading}".strip())
+        figure, file = drawings[name], f"{prefix}{name}.png"
+        write_file(folder / file, few_colours(save(drawn(figure.chart), "png")))
+        yield from ("", f"![{figure.title}](figures/{file})", "", f"{figure.caption} {figure.reading}".strip())
 
 
 def study_lines(study: Study, run: Run) -> Iterator[str]:
@@ -154,15 +163,28 @@ def section_lines(run: Run, task: TaskView | None, names: Sequence[str]) -> Iter
     placed = {section.name: section for section in run.built.sections}
     check_known("section of a study", names, placed)
     for section in (placed[name] for name in names if task is None or placed[name].part == "task"):
-        for block in run.built.blocks(section, task):
-            yield from block_lines(block)
+        yield from blocks_lines(run.built.blocks(section, task))
+
+
+def blocks_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yield blocks as Markdown: headings where something follows, and of folded tables their titles alone."""
+    heading: list[str] = []
+    further = []
+    for block in blocks:
+        if isinstance(block, Headline):
+            heading = ["", f"#### {block.text}"]
+        elif isinstance(block, Table) and block.title and not block.shown:
+            further.append(block.title)
+        elif lines := list(block_lines(block)):
+            yield from (*heading, *lines)
+            heading = []
+    if further:
+        yield from ("", f"Further tables are in the report of the run: {'; '.join(further)}.")
 
 
 def block_lines(block: Block) -> Iterator[str]:
-    """Yield a heading, a table, a text or claims as Markdown; nothing of what is drawn, interactive or folded."""
-    if isinstance(block, Headline):
-        yield from ("", f"#### {block.text}")
-    elif isinstance(block, Table):
+    """Yield a table, a text or claims as Markdown; nothing of what is drawn, interactive or folded."""
+    if isinstance(block, Table):
         title = block.title or block.caption
         if len(block.columns) > MOST_COLUMNS:
             yield from ("", f"{title}: {len(block.columns)} columns, which the report of the run shows.")
@@ -176,7 +198,10 @@ def block_lines(block: Block) -> Iterator[str]:
         yield ""
         for card in block.cards:
             source = f" ({card.source})" if card.source else ""
-            yield f"- **{card.title.rstrip('.')}**{source}: {' '.join((*card.texts, *card.evidence))}"
+            yield f"- **{card.title.rstrip('.')}**{source}: {' '.join(card.texts)}"
+            decided = [text for text in card.evidence if not text.endswith("(undecided)")]
+            shown = card.evidence if len(card.evidence) <= MOST_EVIDENCE else decided
+            yield from (f"    - {text}" for text in shown)
 
 
 def cost_sentence(study: Study, view: RunView) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting.wording import TERMS, budget_note, duration, enough_digits, file_name, named
+from dubio.reporting.wording import TERMS, budget_note, duration, enough_digits, file_name, listed, named
 from dubio.store.records import ManifestBudget
 
 
@@ -25,6 +25,13 @@ def test_a_file_name_has_one_dash_for_everything_that_is_no_letter_or_digit() ->
     assert file_name("cifar10 (preresnet)-cost") == "cifar10-preresnet-cost"
     assert file_name("quality: low / high") == "quality-low-high"
     assert file_name("…") == "unnamed"
+
+
+def test_names_with_commas_are_separated_by_semicolons() -> None:
+    """“Deep ensemble, TTA, SWA, TTA and Laplace” could be five methods."""
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["a, TTA", "b, TTA", "c"]) == "a, TTA; b, TTA; and c"
+    assert listed(["a, TTA", "b"]) == "a, TTA and b"
 
 
 def test_metrics_with_digits_in_their_name_are_called_by_their_titles() -> None:

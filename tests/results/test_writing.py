@@ -9,14 +9,22 @@ from types import SimpleNamespace
 import pytest
 from results.pages import Across, Page, Study
 from results.tables import severity_table
-from results.writing import block_lines, sections_of, study_lines, trainings_of, version_sentence, write_page
+from results.writing import (
+    block_lines,
+    blocks_lines,
+    sections_of,
+    study_lines,
+    trainings_of,
+    version_sentence,
+    write_page,
+)
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
 from dubio.reporting import build_report
 from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
-from dubio.reporting.section import Text
+from dubio.reporting.section import Headline, Text
 from dubio.reporting.tables import Column, folded, plain_table
 from tests.executor_here import training_here
 from tests.studies.ensembles.helpers import make_study
@@ -71,14 +79,15 @@ def test_tables_of_named_sections_are_those_of_the_report(run):
 def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
     study = Study(
-        "Few", "few.toml --data {data}/x", trainings=4, made_of="two of each", figures=("breast-cancer-referral",)
-    )
+        "Few", "few.toml --data {data}/x", trainings=4, made_of="two of each", figures=("breast-cancer-referral",),
+        prefix="few-",
+    )  # fmt: skip
     page = Page("few", "A page", (study,), scope="Nothing follows from these.")
     assert write_page(page, {study: run}) == ()
     text = page.path.read_text(encoding="utf-8")
     assert "\nNothing follows from these.\n" in text
-    assert "![Referral curves](figures/breast-cancer-referral.png)" in text
-    assert (tmp_path / "figures" / "breast-cancer-referral.png").read_bytes().startswith(b"\x89PNG")
+    assert "![Referral curves](figures/few-breast-cancer-referral.png)" in text
+    assert (tmp_path / "figures" / "few-breast-cancer-referral.png").read_bytes().startswith(b"\x89PNG")
     wrong = replace(study, figures=("breast-cancer-referal",))
     with pytest.raises(UnknownName, match="breast-cancer-referral"):
         write_page(Page("few", "A page", (wrong,)), {wrong: run})
@@ -133,9 +142,14 @@ def test_a_page_ends_with_its_studies_together(run, tmp_path, monkeypatch):
 
 def test_claims_and_texts_become_lists_and_folded_texts_do_not():
     claim = Claim("It is so.", "T, Section 1", (Evidence("supports", "0.1 against 0.2"),))
-    lines = [line for block in claim_blocks((claim,), "Claims") for line in block_lines(block) if line]
+    lines = [line for line in blocks_lines(claim_blocks((claim,), "Claims")) if line]
     tally = "Supported (one test set: 1 for, 0 against, 0 undecided)."
-    assert lines == ["#### Claims", f"- **It is so** (T, Section 1): {tally} 0.1 against 0.2 (supports)"]
+    evidence = "    - 0.1 against 0.2 (supports)"
+    assert lines == ["#### Claims", f"- **It is so** (T, Section 1): {tally}", evidence]
+    many = replace(claim, evidence=(*claim.evidence, *[Evidence("undecided", "0.1 against 0.1")] * 3))
+    assert [line for line in blocks_lines(claim_blocks((many,), "Claims")) if line.startswith("  ")] == [evidence]
+    few = replace(many, evidence=many.evidence[:3])
+    assert sum(line.startswith("  ") for line in blocks_lines(claim_blocks((few,), "Claims"))) == 3
     assert list(block_lines(Text(("a", "b")))) == ["", "- a", "- b"]
     assert not list(block_lines(Text("a", title="folded")))
 
@@ -143,9 +157,20 @@ def test_claims_and_texts_become_lists_and_folded_texts_do_not():
 def test_a_table_too_wide_for_a_page_of_text_is_named():
     few, many = (plain_table("method", (Column("x"),) * n, {"a": ["1"] * n}) for n in (3, 21))
     assert "| a | 1 | 1 | 1 |" in "\n".join(block_lines(few))
-    assert [line for line in block_lines(folded(many, "Wide")) if line] == [
+    assert [line for line in block_lines(folded(many, "Wide", shown=True)) if line] == [
         "Wide: 21 columns, which the report of the run shows."
     ]
+
+
+def test_folded_tables_are_named_and_headings_of_nothing_left_out():
+    """A page of the ensembling study had every score in every layout, and headings of figures that it did not show."""
+    table = plain_table("method", (Column("x"),), {"a": ["1"]})
+    blocks = [Headline("Empty"), Headline("Full"), folded(table, "Shown", shown=True), folded(table, "A"),
+              folded(table, "B"), Headline("At the end")]  # fmt: skip
+    lines = [line for line in blocks_lines(blocks) if line]
+    assert lines[:2] == ["#### Full", "Shown"]
+    assert lines[-1] == "Further tables are in the report of the run: A; B."
+    assert len(lines) == 4
 
 
 def test_many_corruptions_have_one_column_per_severity():

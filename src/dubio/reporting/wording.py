@@ -142,7 +142,9 @@ def enough_digits(first: float, second: float) -> tuple[str, str]:
 
 
 def listed(items: list[str]) -> str:
-    """Return items as a sentence lists them: ``a, b and c``."""
+    """Return items as a sentence lists them: ``a, b and c``, or ``a, d; b; and c`` where one has a comma itself."""
+    if len(items) > 2 and any(", " in item for item in items):
+        return f"{'; '.join(items[:-1])}; and {items[-1]}"
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 

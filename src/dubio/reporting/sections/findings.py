@@ -136,7 +136,7 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
     if len(unjudged) == len(order) - 1:
         return f"The differences are not judged: {reason}."
     others = [name for name in order[1:] if name not in unjudged]
-    remark = f" Not judged: {listed([run.title(name) for name in unjudged])} ({reason})." if unjudged else ""
+    remark = f" Not judged: {named_few([run.title(name) for name in unjudged])} ({reason})." if unjudged else ""
     tied = [name for name in others if verdicts[name].place == "tied"]
     second, verdict = run.title(others[0]), verdicts[others[0]]
     difference, smallest = enough_digits(verdict.difference, verdict.resolves or 0.0)

@@ -158,7 +158,7 @@ def task_figures(study: Study, styles: Styles) -> Iterator[Figure]:
 def paper_blocks(studies: Sequence[Study]) -> Iterator[Block]:
     """Yield the tables in the paper's layout, the likelihood's shown and the others on demand."""
     yield Headline("Tables in the paper's layout")
-    yield Text("The same tables, and all curves, are in the folder “tables” beside this page.", "small")
+    yield Text("The same tables, and all curves, are in the folder “tables” beside the report.", "small")
     for by_corpus in (sample_tables(studies), augmentation_tables(studies)):
         for index, table in enumerate(chain(*by_corpus.values())):
             yield replace(table, shown=index == 1)
