@@ -322,8 +322,7 @@ def findings(name: str, scores: Mapping[tuple[SetUp, str], list[dict[str, float]
             mean, low, high = interval(_aucs(scores[set_up, name]) - start)
             if low > 0 or high < 0:
                 moved["raise" if mean > 0 else "lower"].append(f"{set_up.title} ({mean:+.3f})")
-        sentences = [
-            f"Changes that {verb} its AUC significantly: {'; '.join(own)}." for verb, own in moved.items() if own
-        ]
-        text = " ".join(sentences) or "No single change is significant."
+        beyond = "with an interval that excludes zero"
+        sentences = [f"Changes that {verb} its AUC, {beyond}: {'; '.join(own)}." for verb, own in moved.items() if own]
+        text = " ".join(sentences) or "The interval of no single change excludes zero."
         yield f"{base[0].upper()}{base[1:]} is {place} `linear`. {text}"

@@ -34,10 +34,11 @@ MOST_EVIDENCE = 3
 """Pieces of evidence for a claim that a page shows whatever they say; of more, those alone that decide something."""
 
 DIGITS = (
-    "The same command gives the same digits on the same machine with the same versions. Another processor adds in "
-    "another order, which many epochs enlarge. With AVX2 instead of AVX-512 instructions, three trainings of TextCNN "
-    "on CLINC differ by at most 0.0011 in accuracy, 0.0006 in calibrated NLL and 0.0005 in AUROC; over seeds their "
-    "standard deviations are 0.002, 0.006 and 0.005. Other networks were not compared."
+    "The same command gives the same digits on the same machine with the same versions. Another processor adds numbers "
+    "in another order, and the differences in rounding grow over many epochs. With AVX2 instead of AVX-512 "
+    "instructions, three trainings of TextCNN on CLINC differ by at most 0.0011 in accuracy, 0.0006 in calibrated NLL "
+    "and 0.0005 in AUROC; over seeds their standard deviations are 0.002, 0.006 and 0.005. Other networks were not "
+    "compared."
 )
 """Measured with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and ONEDNN_MAX_CPU_ISA=AVX2."""
 

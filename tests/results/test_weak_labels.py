@@ -77,7 +77,7 @@ def test_sentences_name_what_is_significant():
     weighted = next(own for own in SET_UPS if own.title == "class weights in the loss")
     scores[weighted, "fashion"] = scored(0.6 + noise[::-1])
     small, former = findings("fashion", scores)
-    changed = "Changes that lower its AUC significantly: class weights in the loss (-0.100)."
+    changed = "Changes that lower its AUC, with an interval that excludes zero: class weights in the loss (-0.100)."
     assert small == f"Small is ahead of `linear`. {changed}"
-    assert former == "The former small is ahead of `linear`. No single change is significant."
+    assert former == "The former small is ahead of `linear`. The interval of no single change excludes zero."
     assert {own.base for own in SET_UPS} == {SMALL, FORMER}

@@ -185,7 +185,7 @@ def numbers_table(study: Study, styles: Styles) -> Table | None:
         cells = [cell for score in scores for cell in _three_cells(row.get(score.measure), score)]
         title = study.by_name[name].title + (f", {samples} samples" if several else "")
         rows.append(Row(title, tuple(cells), styles[name]))
-    caption = f"Difference: ours minus published; shaded: at most {CLOSE:.0%} of the published value"
+    caption = f"Difference: ours minus published; within: at most {CLOSE:.0%} of the published value apart"
     return Table(columns, tuple(rows), caption) if compared else None
 
 

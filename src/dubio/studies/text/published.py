@@ -87,7 +87,7 @@ def agreement_table(run: RunView, task: TaskView) -> Table | None:
     by_metric = _by_metric(run, task)
     columns = [column for metric, compared in by_metric.items() for column in _columns(metric, compared)]
     methods = [m for m in run.methods_of(task) if any(m.name in compared for compared in by_metric.values())]
-    caption = f"Difference: ours minus published; shaded: at most {CLOSE} apart"
+    caption = f"Difference: ours minus published; within: at most {CLOSE} apart, before rounding"
     return method_table(methods, columns, run.styles, caption=caption) if columns else None
 
 
