@@ -220,7 +220,8 @@ def cost_sentence(study: Study, view: RunView) -> str:
     made_of = f" ({study.made_of})" if study.made_of else ""
     counted = f"{study.trainings} trainings{made_of}"
     minutes = f"{seconds / 60:.0f} {plural('minute', round(seconds / 60))}"
-    return f"Seeds {seeds}; {counted} whose weights predict, {minutes} of one core in all."
+    alone = "every training counted as if it were alone"  # features of frozen layers are computed once per process
+    return f"Seeds {seeds}; {counted} whose weights predict, {minutes} of one core in all, {alone}."
 
 
 def trainings_of(view: RunView) -> set[str]:
