@@ -209,6 +209,13 @@ def test_orders_are_compared_by_kendalls_tau_and_name_the_significantly_reversed
     assert unsure.significant == ()
     assert len(unsure.values.swapped) == 4
     assert "none of them significantly different" in order_sentence(example, unsure)
+    once = replace(example, curves=tuple(replace(own, values=own.values[:1]) for own in example.curves))
+    assert "none of them judged here, because methods were trained once" in order_sentence(once, unsure)
+    first = unsure.values.swapped[0]
+    kept = replace(once, curves=tuple(
+        example.by_name[own.name] if own.name in first else own for own in once.curves
+    ))  # fmt: skip
+    assert "none of the 1 that are judged significantly different here" in order_sentence(kept, unsure)
 
 
 def augmented(values: dict[str, float], **about: Any) -> Study:

@@ -9,7 +9,7 @@ expected to agree; the order of methods can.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -237,13 +237,23 @@ def order_sentence(study: Study, order: PublishedOrder) -> str:
     pairs = [f"{title[worse]} before {title[better]}" for better, worse in order.significant]
     detail = f"; significantly different here: {'; '.join(pairs)}" if pairs else ""
     if order.values.swapped and not pairs:
-        detail = ", none of them significantly different here"
+        detail = _undecided(study, order.values.swapped)
     methods = f"{counted(len(order.values.after), 'method')}{SETTINGS[order.setting]}"
     return (
         f"Order of {methods} here ({study.task.network}, {order.samples} samples) "
         f"and in P ({_setup(study, order)}, {order.published_samples} samples): {tau_phrase(order.values.tau)}; "
         f"{len(order.values.swapped)} of {order.values.pairs} pairs are reversed{detail}."
     )
+
+
+def _undecided(study: Study, reversed_pairs: Sequence[tuple[str, str]]) -> str:
+    """Return that no reversed pair differs significantly here, or that pairs cannot be judged: methods trained once."""
+    once = {curve.name for curve in study.select("method") if len(curve.values) == 1}
+    judged = [pair for pair in reversed_pairs if not once.intersection(pair)]
+    if not judged:
+        return ", none of them judged here, because methods were trained once"
+    which = "them" if len(judged) == len(reversed_pairs) else f"the {len(judged)} that are judged"
+    return f", none of {which} significantly different here"
 
 
 def incomparable_sentence(study: Study) -> str:
