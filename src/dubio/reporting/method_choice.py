@@ -127,10 +127,12 @@ def _leaders(boards: Sequence[Leaderboard]) -> tuple[list[str | None], list[str]
 def _choice(run: RunView, boards: Sequence[Leaderboard]) -> _Choice | None:
     """Return the best method on all test sets, or the cheapest within the margin of the best; None without any."""
     firsts, leaders = _leaders(boards)
+    if None in firsts:
+        return None  # the best method of the other test sets may not even be on this one
     within = [name for name in boards[0].order if all(b.limits.get(name, inf) <= run.margin for b in boards)]
     sole = leaders if len(leaders) == 1 else []
     candidates = [name for name in dict.fromkeys([*sole, *within]) if not _dominated(run, name, boards)]
-    if None in firsts or not candidates:
+    if not candidates:
         return None
     method = min(candidates, key=lambda name: (_seconds(run, name, boards), candidates.index(name)))
     return _Choice(method, leaders, sole, within)

@@ -45,6 +45,16 @@ def test_a_tie_is_called_a_tie_and_is_no_reason_for_the_cheaper() -> None:
     assert "tie for the best calibrated NLL (not significantly different" in few.evidence[0]
 
 
+def test_a_leader_that_is_not_on_the_other_test_set_is_no_error() -> None:
+    """On the second task every method was trained once, and the leader of the first was not run at all."""
+    values = {
+        ("a", "test", RANKED_BY): {"mc-dropout": (0.30, 0.31, 0.29), "deterministic": (0.50, 0.51, 0.49)},
+        ("b", "test", RANKED_BY): {"deterministic": (0.50,), "deep-ensemble": (0.40,)},
+    }
+    few = about(advice(run_with([task_view("a", 2), task_view("b", 2)], values)), "Few classes")
+    assert "these data do not decide" in few.conclusion
+
+
 def test_a_cheaper_method_is_taken_where_its_limit_is_within_the_margin() -> None:
     cells = {"deterministic": (0.501, 0.503, 0.502), "deep-ensemble": (0.499, 0.500, 0.501)}
     run = run_with([task_view("a", 2)], {("a", "test", RANKED_BY): cells})
