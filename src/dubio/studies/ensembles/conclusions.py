@@ -44,7 +44,7 @@ SEVERAL_MODES = frozenset({"snapshot-ensemble", "csgld", "csghmc"})
 ONE_MODE = frozenset({"fge", "swag"})
 """Methods that collect weights around one mode."""
 ONE_SNAPSHOT = frozenset({"mc-dropout", "mean-field-vi", "laplace"})
-"""Methods that put noise on one set of weights, or on its last layer alone."""
+"""Methods that put noise on one set of weights."""
 ONE_NETWORK = frozenset({"swa"})
 """Methods whose one prediction is that of one network: P's statements on one network and its views hold for them."""
 
@@ -289,8 +289,8 @@ def accuracy_and_likelihood(study: Study) -> Iterable[Evidence]:
 
 
 def _registered(study: Study, names: frozenset[str]) -> list[SampleCurve]:
-    """Return the curves without augmentation of these registered methods."""
-    return [curve for curve in study.select("method", augmented=False) if curve.method.registered in names]
+    """Return the curves without augmentation of these registered methods; variants of them are none of P's methods."""
+    return [curve for curve in study.select("method", augmented=False) if curve.name in names]
 
 
 def _pairs(study: Study, better: frozenset[str], worse: frozenset[str]) -> Iterable[Evidence]:
