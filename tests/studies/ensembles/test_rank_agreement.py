@@ -10,6 +10,7 @@ from dubio.reporting.style import Style
 from dubio.studies.ensembles.rank_agreement import (
     RankAgreement,
     TaceRanks,
+    label_share,
     order_chart,
     order_reading,
     tace_chart,
@@ -113,3 +114,17 @@ def test_the_order_shows_ranks_under_both_scores_and_who_moves() -> None:
     }  # fmt: skip
     assert {title for (title, _), row in rows.items() if row["moves"]} == {"B", "C"}
     assert rows["C", "calibrated NLL"]["text"] == "0.700 C"
+
+
+def test_labels_of_an_order_have_room() -> None:
+    """Labels of “Ensemble of fast geometric ensembles, TTA” began outside the figure."""
+    ranks = RankAgreement({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.9})
+    for title in ("A", "Ensemble of fast geometric ensembles, TTA"):
+        styles = {name: Style(title, "#000000", "o", True) for name in "ab"}
+        layers = order_chart(ranks, styles).to_dict()["layer"]
+        padding = layers[0]["encoding"]["x"]["scale"]["padding"]
+        beside = 640 * padding / (1 + 2 * padding)  # what a scale of two points leaves at each side
+        limits = {layer["mark"]["limit"] for layer in layers if layer["mark"]["type"] == "text"}
+        assert 5.5 * len(f"{title} 0.900") < min(limits)
+        assert max(limits) + 9 < beside
+    assert label_share(200) == 0.44

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from dubio.core.types import FloatArray
-from dubio.reporting.charts import Rows, chart_of, method_colour, method_dash, method_points, tooltips
+from dubio.reporting.charts import WIDTH, Rows, chart_of, method_colour, method_dash, method_points, tooltips
 from dubio.reporting.section import Figure
 from dubio.reporting.wording import counted, listed, signed
 from dubio.statistics.ranks import kendall_tau
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dubio.reporting.charts import Chart
 
 SIDES = "NLL at temperature 1", "calibrated NLL"
+
+LETTER, BESIDE = 5.6, 12
+"""Of the labels of an order: the width of a character, and the space between a label and its point."""
 
 ORDER_CAPTION = (
     "The same methods ranked twice, the best at the top, with {samples} samples each (one network has one). Strong "
@@ -197,10 +200,12 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     import altair
 
     own = [styles[name] for name in agreement.names]
-    chart = chart_of(order_rows(agreement, styles))
+    rows = order_rows(agreement, styles)
+    chart, share = chart_of(rows), label_share(max(len(str(row["text"])) for row in rows))
     scale = altair.Scale(domain=[0.4, len(own) + 0.6], reverse=True, nice=False)
     side = altair.Axis(orient="top", labelAngle=0, ticks=False, domain=False, title=None)
-    x = altair.X("side:N", sort=list(SIDES), scale=altair.Scale(type="point", padding=0.85), axis=side)
+    points = altair.Scale(type="point", padding=share / (1 - 2 * share))
+    x = altair.X("side:N", sort=list(SIDES), scale=points, axis=side)
     y, moves = altair.Y("rank:Q", scale=scale, axis=None), altair.Scale(domain=[True, False], range=[1.0, 0.45])
     line = chart.mark_line(strokeWidth=1.6).encode(
         x, y, color=method_colour(own), strokeDash=method_dash(own), detail="method:N"
@@ -210,7 +215,7 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     aligned: tuple[Literal["right", "left"], ...] = ("right", "left")
     texts = [
         chart.transform_filter(altair.FieldEqualPredicate(field="side", equal=name))
-        .mark_text(align=align, dx=dx, limit=230)
+        .mark_text(align=align, dx=dx, limit=share * WIDTH - BESIDE)
         .encode(x, y, text=altair.Text("text:N"), tooltip=shown)
         for name, align, dx in zip(SIDES, aligned, (-9, 9), strict=True)
     ]
@@ -218,6 +223,11 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     figure = altair.LayerChart(layer=layers).properties(width="container", height=19 * len(own))
     plain: altair.LayerChart = figure.configure_legend(disable=True)  # the labels name the methods
     return plain
+
+
+def label_share(longest: int) -> float:
+    """Return the share of a figure's width for labels at each side, which have at most that number of characters."""
+    return min(0.44, max(0.32, (LETTER * longest + BESIDE) / WIDTH))
 
 
 def order_rows(agreement: RankAgreement, styles: Styles) -> Rows:
