@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SIDES = "NLL at temperature 1", "calibrated NLL"
 
-LETTER, BESIDE = 5.6, 12
+LETTER, BESIDE = 5.3, 12
 """Of the labels of an order: the width of a character, and the space between a label and its point."""
 
 ORDER_CAPTION = (
@@ -203,9 +203,11 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     rows = order_rows(agreement, styles)
     chart, share = chart_of(rows), label_share(max(len(str(row["text"])) for row in rows))
     scale = altair.Scale(domain=[0.4, len(own) + 0.6], reverse=True, nice=False)
-    side = altair.Axis(orient="top", labelAngle=0, ticks=False, domain=False, title=None)
-    points = altair.Scale(type="point", padding=share / (1 - 2 * share))
-    x = altair.X("side:N", sort=list(SIDES), scale=points, axis=side)
+    words = f"datum.value == 0 ? '{SIDES[0]}' : '{SIDES[1]}'"
+    side = altair.Axis(orient="top", labelExpr=words, ticks=False, domain=False, grid=False, title=None, values=[0, 1])
+    margin = share / (1 - 2 * share)  # a scale of two points would allow a third of the width at most
+    sides = altair.Scale(domain=[-margin, 1 + margin], nice=False, zero=False)
+    x = altair.X("place:Q", scale=sides, axis=side)
     y, moves = altair.Y("rank:Q", scale=scale, axis=None), altair.Scale(domain=[True, False], range=[1.0, 0.45])
     line = chart.mark_line(strokeWidth=1.6).encode(
         x, y, color=method_colour(own), strokeDash=method_dash(own), detail="method:N"
@@ -227,19 +229,19 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
 
 def label_share(longest: int) -> float:
     """Return the share of a figure's width for labels at each side, which have at most that number of characters."""
-    return min(0.44, max(0.32, (LETTER * longest + BESIDE) / WIDTH))
+    return min(0.42, max(0.32, (LETTER * longest + BESIDE) / WIDTH))
 
 
 def order_rows(agreement: RankAgreement, styles: Styles) -> Rows:
     """Return the value and rank of every method under both scores, and whether it changes places with another."""
     moved = {name for pair in agreement.swapped for name in pair}
     rows = []
-    for side, values, ranks in zip(SIDES, (agreement.before, agreement.after), agreement.ranks(), strict=True):
+    for place, (values, ranks) in enumerate(zip((agreement.before, agreement.after), agreement.ranks(), strict=True)):
         for name in agreement.names:
             title, value = styles[name].title, f"{values[name]:.3f}"
-            text = f"{title} {value}" if side == SIDES[0] else f"{value} {title}"
-            row = {"method": title, "side": side, "value": values[name], "rank": ranks[name], "text": text}
-            rows.append({**row, "moves": name in moved})
+            text = f"{value} {title}" if place else f"{title} {value}"
+            row = {"method": title, "side": SIDES[place], "place": place, "value": values[name], "rank": ranks[name]}
+            rows.append({**row, "text": text, "moves": name in moved})
     return rows
 
 
