@@ -88,9 +88,9 @@ def _scoring(runs: Runs) -> Iterator[str]:
     yield (
         "Both definitions on the same stored predictions, of the first training of every method. The change is "
         "the published minus the correct value, averaged over methods; τ is Kendall's rank correlation of the two "
-        "orders of methods. Intervals of 95 % resample test rows (patients, where rows have them). P's AURC divides a "
-        "sum of risks by 1,000, whatever the number of coverages it adds: with 4,500 rows it is even negative, with "
-        "2,000 nearly right."
+        "orders of methods. Intervals of 95 % resample test rows (patients, where rows have them). P's AURC is "
+        "1 − a sum of accuracies divided by 1,000, whatever their number: with 4,500 rows it adds 1,125 and is even "
+        "negative, with 2,000 rows it adds 1,000."
     )
     yield ""
     body = []

@@ -37,7 +37,6 @@ class Study:
         command: The arguments of `dubio run`; `{data}` stands for the folder of the data.
         trainings: The number of trainings whose weights predict, as the page states it; trials of tuning are more.
         made_of: What these are, if the number alone would surprise.
-        scope: What its numbers are to be compared with, where the page's scope does not say it.
         parts: The number of shards in which it is made.
         sections: The sections of its report whose tables the page shows.
         figures: The figures of its report that the page shows, by the names of their files.
@@ -48,7 +47,6 @@ class Study:
     command: str
     trainings: int
     made_of: str = ""
-    scope: str = ""
     parts: int = 1
     sections: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()

@@ -136,7 +136,6 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
     """Yield version, seeds and cost of a study, the table and the findings of each task, and what spans tasks."""
     view = run.built.run
     yield f"{version_sentence()} {cost_sentence(study, view)}"
-    yield from ("", study.scope) if study.scope else ()
     for task in view.tasks:
         yield from ("", f"### {task.key}", "") if len(view.tasks) > 1 else ("",)
         own = (score for score in run.results.scores if score.task == task.key)

@@ -52,13 +52,12 @@ def run(tmp_path_factory):
 
 
 def test_a_study_has_its_trainings_its_table_and_the_findings(run):
-    study = Study("Few", "few.toml", trainings=4, scope="Few of few.")
+    study = Study("Few", "few.toml", trainings=4)
     assert len(trainings_of(run.built.run)) == 4
     lines = list(study_lines(study, run))
     text = "\n".join(lines)
     assert lines[0].startswith(f"Made with dubio {dubio.__version__}, commit ")
     assert "Seeds 0, 1; 4 trainings whose weights predict, " in lines[0]
-    assert lines[1:3] == ["", "Few of few."]
     cell = run.results.cell(run.built.run.tasks[0], "test", "laplace", "accuracy")
     assert f"| laplace | 2 | {cell.mean:.3f} ± {cell.std:.3f} |" in text
     assert any(line.startswith("- ") for line in lines)

@@ -252,8 +252,9 @@ def _undecided(study: Study, reversed_pairs: Sequence[tuple[str, str]]) -> str:
     judged = [pair for pair in reversed_pairs if not once.intersection(pair)]
     if not judged:
         return ", none of them judged here, because methods were trained once"
-    which = "them" if len(judged) == len(reversed_pairs) else f"the {len(judged)} that are judged"
-    return f", none of {which} significantly different here"
+    if len(judged) == len(reversed_pairs):
+        return ", none of them significantly different here"
+    return f", {len(judged)} of them judged here, none significantly different"
 
 
 def incomparable_sentence(study: Study) -> str:
