@@ -203,11 +203,11 @@ def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
     rows = order_rows(agreement, styles)
     chart, share = chart_of(rows), label_share(max(len(str(row["text"])) for row in rows))
     scale = altair.Scale(domain=[0.4, len(own) + 0.6], reverse=True, nice=False)
-    words = f"datum.value == 0 ? '{SIDES[0]}' : '{SIDES[1]}'"
-    side = altair.Axis(orient="top", labelExpr=words, ticks=False, domain=False, grid=False, title=None, values=[0, 1])
+    titles = f"datum.value == 0 ? '{SIDES[0]}' : '{SIDES[1]}'"
+    side = altair.Axis(orient="top", labelExpr=titles, ticks=False, domain=False, grid=False, title=None, values=[0, 1])
     margin = share / (1 - 2 * share)  # a scale of two points would allow a third of the width at most
     sides = altair.Scale(domain=[-margin, 1 + margin], nice=False, zero=False)
-    x = altair.X("place:Q", scale=sides, axis=side)
+    x = altair.X("position:Q", scale=sides, axis=side)
     y, moves = altair.Y("rank:Q", scale=scale, axis=None), altair.Scale(domain=[True, False], range=[1.0, 0.45])
     line = chart.mark_line(strokeWidth=1.6).encode(
         x, y, color=method_colour(own), strokeDash=method_dash(own), detail="method:N"
@@ -236,12 +236,13 @@ def order_rows(agreement: RankAgreement, styles: Styles) -> Rows:
     """Return the value and rank of every method under both scores, and whether it changes places with another."""
     moved = {name for pair in agreement.swapped for name in pair}
     rows = []
-    for place, (values, ranks) in enumerate(zip((agreement.before, agreement.after), agreement.ranks(), strict=True)):
+    sides = zip((agreement.before, agreement.after), agreement.ranks(), strict=True)
+    for position, (values, ranks) in enumerate(sides):
         for name in agreement.names:
             title, value = styles[name].title, f"{values[name]:.3f}"
-            text = f"{value} {title}" if place else f"{title} {value}"
-            row = {"method": title, "side": SIDES[place], "place": place, "value": values[name], "rank": ranks[name]}
-            rows.append({**row, "text": text, "moves": name in moved})
+            text = f"{value} {title}" if position else f"{title} {value}"
+            row = {"method": title, "side": SIDES[position], "position": position, "text": text}
+            rows.append({**row, "value": values[name], "rank": ranks[name], "moves": name in moved})
     return rows
 
 
