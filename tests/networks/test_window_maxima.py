@@ -11,9 +11,10 @@ from dubio.inference.batches import collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, Dropout, DropoutEdit
+from dubio.networks.packed import Packed
 from dubio.networks.spectral import SpectralNorm
 from dubio.networks.window_maxima import largest_sums
-from dubio.networks.word_convolutions import PickOverTime, RankOverTime, Unsummed, WordConvolutions
+from dubio.networks.word_convolutions import PickOverTime, RankOverTime, Unsummed, WordConvolutions, by_text
 
 LENGTHS = (1, 2, 3, 5, 5, 8, 13)
 VOCABULARY = 40
@@ -24,9 +25,11 @@ def texts(lengths: tuple[int, ...]) -> TokenRows:
     return TokenRows(tokens, np.cumsum([0, *lengths]).astype(np.int64))
 
 
-def by_loops(products: Tensor, places: Tensor, lengths: Tensor, kernels: tuple[int, ...], dropped: list[Tensor]):
+def by_loops(
+    vectors: Tensor, weights: Tensor, places: Tensor, lengths: Tensor, kernels: tuple[int, ...], dropped: list[Tensor]
+) -> list[Tensor]:
     """The definition: every window of every text by itself."""
-    table, tops, first = products.view(len(products), sum(kernels), -1), [], 0
+    table, tops, first = (vectors @ weights.t()).view(len(vectors), sum(kernels), -1), [], 0
     for size, mask in zip(kernels, dropped, strict=True):
         rows = []
         for b, length in enumerate(lengths.tolist()):
@@ -44,21 +47,39 @@ def by_loops(products: Tensor, places: Tensor, lengths: Tensor, kernels: tuple[i
 def test_values_and_gradients_are_those_of_the_definition(rate: float) -> None:
     generator = torch.Generator().manual_seed(3)
     kernels, maps, batch = (2, 3, 5), 4, collate(texts(LENGTHS), np.arange(len(LENGTHS)))
-    shape = (len(batch.distinct), sum(kernels) * maps)
-    products = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    shapes = (len(batch.distinct), 7), (sum(kernels) * maps, 7)
+    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
     sizes = [(*batch.places.shape[:1], batch.places.shape[1] - size + 1, maps) for size in kernels]
     dropped = [torch.rand(size, generator=generator) < rate for size in sizes]
-    arguments = (products, batch.places, batch.lengths, kernels, dropped)
+    arguments = (*inputs, batch.places, batch.lengths, kernels, dropped)
     factors = [torch.randn(len(LENGTHS), maps, generator=generator, dtype=torch.float64) for _ in kernels]
     results = []
     for way in (by_loops, largest_sums):
         tops = way(*arguments)
         loss = sum((torch.relu(top + 0.3) * factor).sum() for top, factor in zip(tops, factors, strict=True))
-        results.append((tops, torch.autograd.grad(loss, products)[0]))
-    for expected, top in zip(results[0][0], results[1][0], strict=True):
-        assert torch.allclose(expected, top, rtol=1e-12, atol=1e-12)
-    assert torch.allclose(results[0][1], results[1][1], rtol=1e-12, atol=1e-12)
-    assert (rate == 1.0) == bool((results[1][1] == 0).all())
+        results.append((*tops, *torch.autograd.grad(loss, inputs)))
+    for expected, value in zip(*results, strict=True):
+        assert torch.allclose(expected, value, rtol=1e-12, atol=1e-12)
+    assert all((rate == 1.0) == bool((gradient == 0).all()) for gradient in results[1][-2:])
+
+
+def test_words_beyond_sixteen_bits_have_their_gradients() -> None:
+    """More words than 2¹⁶, of which the first and the last are read."""
+    vectors = torch.zeros(70_000, 1, dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([[2.0], [3.0]], dtype=torch.float64)  # one map, two words a window
+    (top,) = largest_sums(vectors, weights, torch.tensor([[0, 69_999]]), torch.tensor([2]), (2,), (None,))
+    top.sum().backward()
+    assert vectors.grad is not None
+    assert vectors.grad.nonzero()[:, 0].tolist() == [0, 69_999]
+    assert vectors.grad[[0, 69_999], 0].tolist() == [2.0, 3.0]
+
+
+def test_the_distinct_tokens_of_every_text_are_listed_once() -> None:
+    places = torch.tensor([[2, 0, 2], [1, 1, 0]])
+    owners, tokens, own = by_text(places, 4)
+    assert list(zip(owners.tolist(), tokens.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
+    assert torch.equal(tokens[own], places)
+    assert torch.equal(owners[own], torch.tensor([[0] * 3, [1] * 3]))
 
 
 def model_of(name: str, edits: tuple) -> Model:
@@ -78,6 +99,8 @@ CASES = [
     ("textcnn-v2", ()),
     ("textcnn-v2", (ConcreteDropoutEdit(),)),
     ("textcnn-v2", (SpectralNorm(0.9),)),
+    ("textcnn", (Packed(2, 2.0),)),
+    ("textcnn", (Packed(2, 2.0), ConcreteDropoutEdit())),
 ]
 
 
@@ -94,7 +117,7 @@ def test_a_training_step_has_the_gradient_of_the_plain_stages(name, edits, lengt
         else:
             monkeypatch.undo()
         # one pass more in both: a bounded weight moves its singular vectors in each
-        assert isinstance(model.network.stages[-3](_words(model, batch)), Unsummed) != plain
+        assert isinstance(_convolved(model, batch), Unsummed) != plain
         model.draw_from(torch.Generator().manual_seed(5))
         loss = model.loss(batch, labels).mean() + model.penalty(100)
         loss.backward()
@@ -104,18 +127,20 @@ def test_a_training_step_has_the_gradient_of_the_plain_stages(name, edits, lengt
         assert torch.allclose(expected, results[1][1][parameter], rtol=1e-9, atol=1e-12), parameter
 
 
-def _words(model: Model, batch):
+def _convolved(model: Model, batch):
     value = batch
-    for stage in model.network.stages[:-3]:
+    for stage in model.network.stages:
         value = stage(value)
-    return value
+        if isinstance(stage, WordConvolutions):
+            return value
+    raise AssertionError("no convolutions")
 
 
 def test_hooked_maps_and_passes_without_gradient_see_every_window() -> None:
     model = model_of("textcnn", ())
     batch = collate(texts(LENGTHS), np.arange(len(LENGTHS)))
     with torch.no_grad():
-        assert not isinstance(model.network.stages[1](_words(model, batch)), Unsummed)
+        assert not isinstance(_convolved(model, batch), Unsummed)
     seen = []
     model.network.stages[1].marks[0].register_forward_hook(lambda mark, inputs, output: seen.append(output.shape))
     model(batch)
@@ -144,10 +169,9 @@ def test_training_keeps_the_largest_survivor_of_each_map() -> None:
     pick.sites[0].noise = Dropout(1, 0.3)
     pick.sites[0].noise.generator = torch.Generator().manual_seed(2)
     count = 200_000
-    maps = Unsummed(
-        (torch.tensor([[2.0], [5.0]]),), torch.tensor([[0, 1]]).expand(count, 2), torch.full((count,), 2), (1,),
-        (torch.ones(1),),
-    )  # fmt: skip
+    vectors, weights = torch.tensor([[2.0], [5.0]]), torch.ones(1, 1, 1)
+    places, lengths = torch.tensor([[0, 1]]).expand(count, 2), torch.full((count,), 2)
+    maps = Unsummed((vectors,), places, lengths, (weights,), (torch.ones(1),))
     values = pick(RankOverTime(pick)(maps))[:, 0]
     assert set(values.unique().tolist()) == set(torch.tensor([0.0, 3 / 0.7, 6 / 0.7]).tolist())
     assert float((values == 0).float().mean()) == pytest.approx(0.09, abs=0.004)

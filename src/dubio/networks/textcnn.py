@@ -87,17 +87,11 @@ class Convolve(WordConvolutions):
         """Return the weight of a kernel."""
         return (self.weights[index],)
 
-    def products(self, index: int, vectors: Tensor) -> Tensor:
-        """Return the products of vectors with a kernel, of every group with its own channels."""
-        if self.groups == 1:
-            return super().products(index, vectors)
-        return grouped_products(vectors, self.weights[index], self.groups).reshape(len(vectors), -1)
-
     def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
         """Convolve by products once per distinct token, of every group with its own channels."""
         if self.groups == 1:
             return super().by_token(index, vectors, places)
-        products = self.products(index, vectors).reshape(-1, self.maps)
+        products = grouped_products(vectors, self.weights[index], self.groups)
         return cast(Tensor, gather_windows(products, places, self.kernels[index]) + self.biases[index])
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
@@ -174,7 +168,7 @@ def grouped_products(vectors: Tensor, weight: Tensor, groups: int) -> Tensor:
     return torch.einsum("ugi,jigf->ujgf", channels, own).flatten(2).flatten(0, 1)
 
 
-@network("textcnn", inputs="text", version=2)
+@network("textcnn", inputs="text", version=3)
 def textcnn(
     shape: tuple[int, ...], *, embedding: Positive = 300, maps: Positive = 100, kernels: Sizes = (3, 4, 5)
 ) -> Network:

@@ -88,7 +88,7 @@ class Convolve2d(WordConvolutions):
         return layer.in_use if isinstance(layer, GaussianLayer) else layer.weight, cast(Tensor, layer.bias)
 
 
-@network("textcnn-v2", inputs="text", version=2)
+@network("textcnn-v2", inputs="text", version=3)
 def textcnn_v2(
     shape: tuple[int, ...],
     *,

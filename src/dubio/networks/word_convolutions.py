@@ -69,29 +69,45 @@ class Unsummed(NamedTuple):
     """Convolutions before their windows are added up, for a training step on the CPU.
 
     Attributes:
-        products: ``[rows, Σ size · F]`` for all kernels, or one tensor ``[rows, size · F]`` per kernel.
-        places: ``[B, L]`` rows of the products.
+        vectors: ``[rows, E]`` words for all kernels, or one tensor per kernel.
+        places: ``[B, L]`` rows of them.
         lengths: ``[B]`` words of each text.
-        kernels: Words per window.
+        weights: ``[E / groups, size, F]`` of every kernel.
         biases: ``[F]`` of every kernel.
+        groups: Groups of maps, each with its own channels of the words.
     """
 
-    products: tuple[Tensor, ...]
+    vectors: tuple[Tensor, ...]
     places: Tensor
     lengths: Tensor
-    kernels: tuple[int, ...]
+    weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
+    groups: int = 1
+
+    @property
+    def kernels(self) -> tuple[int, ...]:
+        """Words per window."""
+        return tuple(weight.shape[1] for weight in self.weights)
 
     def maxima(self, dropped: Dropped) -> list[Tensor]:
         """Return relu(max over time of the maps) of every kernel, ``[B, F]``; 0 where every window is dropped."""
-        texts = self.places, self.lengths
+        shared = len(self.vectors) == 1
+        readers = [slice(None)] if shared else [slice(i, i + 1) for i in range(len(self.weights))]
         tops: list[Tensor] = []
-        if len(self.products) == 1:
-            tops += largest_sums(self.products[0], *texts, self.kernels, dropped)
-        else:
-            for products, size, mask in zip(self.products, self.kernels, dropped, strict=True):
-                tops += largest_sums(products, *texts, (size,), (mask,))
+        for vectors, own in zip(self.vectors, readers, strict=True):
+            tops += self._tops(vectors, self.weights[own], dropped[own])
         return [torch.relu(top + bias) for top, bias in zip(tops, self.biases, strict=True)]
+
+    def _tops(self, vectors: Tensor, weights: Sequence[Tensor], dropped: Dropped) -> list[Tensor]:
+        """Return the largest sums of the kernels that read these words, group by group."""
+        sizes = [weight.shape[1] for weight in weights]
+        blocks = []
+        for group, channels in enumerate(vectors.chunk(self.groups, dim=1)):
+            own = [weight.chunk(self.groups, dim=2)[group] for weight in weights]
+            masks = [None if mask is None else mask.chunk(self.groups, dim=2)[group] for mask in dropped]
+            rows = torch.cat([weight.permute(1, 2, 0) for weight in own]).flatten(0, 1)
+            blocks.append(largest_sums(channels, rows, self.places, self.lengths, sizes, masks))
+        return [torch.cat(tops, dim=1) if len(tops) > 1 else tops[0] for tops in zip(*blocks, strict=True)]
 
 
 class Ranked(Maps):
@@ -179,31 +195,23 @@ class WordConvolutions(Stage):
         return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (watched or self.draws_weights())
 
     def _unsummed(self, texts: Words, places: Tensor) -> Unsummed:
-        """Return products once per distinct token, or with noise once per position and kernel."""
-        matrices, biases = zip(*(self.kernel(i) for i in range(len(self.kernels))), strict=True)
+        """Return each distinct token once, or with noise each distinct token of every text, once per kernel."""
+        weights, biases = zip(*(self.kernel(i) for i in range(len(self.kernels))), strict=True)
         if not self.is_noisy():
-            if self.groups == 1:  # one product for all kernels
-                products: tuple[Tensor, ...] = (texts.vectors @ torch.cat(matrices, dim=1).flatten(1),)
-            else:
-                products = tuple(self.products(i, texts.vectors) for i in range(len(self.kernels)))
-            return Unsummed(products, places, texts.lengths, self.kernels, biases)
-        vectors = functional.embedding(places, texts.vectors)
+            return Unsummed((texts.vectors,), places, texts.lengths, weights, biases, self.groups)
+        owners, tokens, own_places = by_text(places, len(texts.vectors))
+        vectors = functional.embedding(tokens, texts.vectors)
         # the noise multiplies a text's channels: its factors are what it makes of ones
-        ones = vectors.new_ones(len(vectors), vectors.shape[2])
-        noisy = [vectors * cast(Tensor, site(ones))[:, None, :] for site in self.sites]
-        products = tuple(self.products(i, h.flatten(0, 1)) for i, h in enumerate(noisy))
-        return Unsummed(products, torch.arange(places.numel()).view_as(places), texts.lengths, self.kernels, biases)
-
-    def products(self, index: int, vectors: Tensor) -> Tensor:
-        """Return the products of ``vectors [rows, E]`` with the words of a kernel, ``[rows, size · F]``."""
-        return vectors @ self.kernel(index)[0].flatten(1)
+        ones = vectors.new_ones(len(places), vectors.shape[1])
+        noisy = tuple(vectors * functional.embedding(owners, cast(Tensor, site(ones))) for site in self.sites)
+        return Unsummed(noisy, own_places, texts.lengths, weights, biases, self.groups)
 
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel, for edits whose penalty needs it."""
         raise NotImplementedError
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel as ``[E, size, F]``, and its bias."""
+        """Return a kernel as ``[E / groups, size, F]``, and its bias."""
         raise NotImplementedError
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
@@ -315,6 +323,24 @@ def widened(places: Tensor, kernels: tuple[int, ...]) -> Tensor:
     """Return positions padded to the widest kernel where texts are shorter."""
     short = max(kernels) - places.shape[1]
     return functional.pad(places, (0, short)) if short > 0 else places
+
+
+def by_text(places: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the distinct tokens of every text, one text after another, and where they stand.
+
+    Args:
+        places: ``[B, L]`` tokens, numbers below ``count``.
+        count: Number of tokens.
+
+    Returns:
+        ``[P]`` texts, ``[P]`` tokens, and ``[B, L]`` positions into both.
+    """
+    keys = places + (torch.arange(len(places)) * count)[:, None]
+    present = torch.zeros(len(places) * count, dtype=torch.bool)
+    present[keys.flatten()] = True
+    pairs = present.nonzero().flatten()
+    ranks = present.cumsum(0).sub_(1)
+    return pairs.div(count, rounding_mode="floor"), pairs.remainder(count), ranks[keys]
 
 
 def convolve_tokens(vectors: Tensor, places: Tensor, matrix: Tensor, size: int) -> Tensor:
