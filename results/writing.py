@@ -230,7 +230,13 @@ def trainings_of(view: RunView) -> set[str]:
 
 @cache
 def version_sentence() -> str:
-    """Return the version and the commit that made a page, as it was before the first figure was written."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    return f"Made with dubio {dubio.__version__}, commit {commit}. Trainings that the store had before may be older."
+    """Return the version and the commit that made a page; changed documents do not make it another one."""
+    commit = _git("describe", "--always", "--abbrev=9")
+    changed = "-dirty" if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs") else ""
+    made = f"Made with dubio {dubio.__version__}, commit {commit}{changed}."
+    return f"{made} Trainings that the store had before may be older."
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from results.pages import Across, Page, Study
@@ -26,6 +25,7 @@ from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
 from dubio.reporting.section import Headline, Text
 from dubio.reporting.tables import Column, folded, plain_table
+from results import writing
 from tests.executor_here import training_here
 from tests.studies.ensembles.helpers import make_study
 
@@ -96,13 +96,21 @@ def test_a_page_states_version_command_and_is_written_at_once(run, tmp_path, mon
     assert "4 trainings (two of each)" in text
 
 
-def test_all_sections_of_a_page_name_the_same_commit(monkeypatch):
-    answers = iter(["abc", "abc-dirty"])
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=next(answers)))
-    version_sentence.cache_clear()
-    first = version_sentence()  # then figures are written, which change the checkout
-    assert version_sentence() == first
-    version_sentence.cache_clear()
+def test_a_page_names_the_commit_of_the_code_whatever_documents_changed(tmp_path, monkeypatch):
+    """Sections written before are uncommitted changes, too, and are not the code that made this one."""
+    monkeypatch.setattr(writing, "ROOT", tmp_path)
+    for name in ("docs/page.md", "src/code.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("first\n", encoding="utf-8")
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
+    clean = version_sentence.__wrapped__()
+    (tmp_path / "docs/page.md").write_text("second\n", encoding="utf-8")
+    assert version_sentence.__wrapped__() == clean
+    assert "-dirty" not in clean
+    (tmp_path / "src/code.py").write_text("second\n", encoding="utf-8")
+    assert version_sentence.__wrapped__() == clean.replace(". Trainings", "-dirty. Trainings")
 
 
 def test_sections_of_studies_without_a_run_stay_as_they_are(run, tmp_path, monkeypatch):
