@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dubio.core.registry import METHODS, NETWORKS, TASKS, task
-from dubio.core.specs import describe
+from dubio.core.specs import describe, name_of
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.overrides import Overrides
@@ -69,6 +69,17 @@ def test_the_paper_drops_attention_probabilities_too():
     entries = [entry for entry in load_benchmark("text", "paper").tasks if entry.network == "bert"]
     assert entries
     assert all(entry.network_arguments["noisy_attention"] for entry in entries)
+
+
+def test_hidden_and_attention_dropout_of_trained_blocks_are_a_preset():
+    benchmark = load_benchmark("text", "small-attention")
+    (entry,) = benchmark.tasks
+    assert (entry.name, entry.network) == ("clinc", "bert")
+    assert entry.network_arguments["noisy_attention"]
+    assert entry.network_arguments["noisy_layers"] == entry.network_arguments["trainable_layers"] == 2
+    recipes = {name: METHODS.make(name, **own) for name, own in method_arguments(benchmark, entry).items()}
+    assert len(recipes) == 8  # the set-ups that drop at a fixed rate
+    assert all([name_of(edit) for edit in recipe.edits] == ["dropout"] for recipe in recipes.values())
 
 
 def test_the_penalties_of_the_papers_code_are_a_preset():
