@@ -1,5 +1,8 @@
 """Optimisers, schedules and class weights against hand computations."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -46,6 +49,50 @@ def test_adam_is_torchs_own_adam():
         b.step()
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.allclose(p, q, atol=1e-6)
+
+
+TORCHS_OWN = {Adam(lr=0.01): torch.optim.Adam, AdamW(lr=0.01): torch.optim.AdamW, SGD(lr=0.01): torch.optim.SGD}
+
+
+@pytest.mark.parametrize("setting", TORCHS_OWN, ids=lambda setting: type(setting).__name__)
+def test_plain_steps_have_the_bits_of_torchs_own(setting):
+    ours, theirs = model_with_concrete(), model_with_concrete()
+    theirs.load_state_dict(ours.state_dict())
+    a = setting.build(ours)
+    twins = {id(p): q for p, q in zip(ours.parameters(), theirs.parameters(), strict=True)}
+    groups = [{**group, "params": [twins[id(p)] for p in group["params"]]} for group in a.param_groups]
+    b = TORCHS_OWN[setting](groups, lr=0.01)
+    for step in range(4):
+        for optimiser, model in ((a, ours), (b, theirs)):
+            optimiser.zero_grad()
+            sum((p.sin() * (step + 1)).sum() for p in model.parameters()).backward()
+            optimiser.step()
+        if step == 1:  # the second half continues from a state that was saved
+            a.load_state_dict(a.state_dict())
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(p, q)
+        assert p.requires_grad
+
+
+def test_a_training_does_not_import_the_compiler_of_torch():
+    code = """
+import sys
+from dubio.networks.heads.linear import Softmax
+from dubio.networks.mlp import mlp
+from dubio.networks.network import Model
+from dubio.training.optimisers import SGD, Adam, AdamW
+from dubio.training.sgmcmc import SGLD
+for setting in (Adam(), Adam(shrink=0.1), AdamW(), SGD(), SGLD()):
+    model = Model(mlp((3,), hidden=(4,)), Softmax().build(4, 2))
+    optimiser = setting.build(model)
+    for parameter in model.parameters():
+        parameter.sum().backward()
+    optimiser.step()
+    optimiser.zero_grad()
+    optimiser.load_state_dict(optimiser.state_dict())
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_learned_rates_never_decay():

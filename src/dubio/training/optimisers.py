@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Generator, nn, optim
-from torch.optim import Adam as AdamSteps
 from torch.optim import Optimizer
 
 from dubio.core.errors import UserError
 from dubio.core.specs import name_of, part
 from dubio.core.validate import PositiveFloat
 from dubio.networks.network import Edit, Model
+
+
+def _plain(function: Callable[..., Any]) -> Any:
+    """Return a function of a torch optimiser without its decorators, which import the compiler of torch."""
+    return inspect.unwrap(function)
+
+
+class PlainOptimizer(Optimizer):
+    """The base of torch's optimisers, never compiled.
+
+    Torch keeps its compiler away from these functions with decorators that import it when they are first called. That
+    takes every process longer than many a small training, for a compiler that sees none of these steps.
+    """
+
+    add_param_group = _plain(Optimizer.add_param_group)
+    zero_grad = _plain(Optimizer.zero_grad)
+    state_dict = _plain(Optimizer.state_dict)
+    load_state_dict = _plain(Optimizer.load_state_dict)
+
+
+class AdamSteps(PlainOptimizer, optim.Adam):
+    """Steps of torch's Adam."""
+
+    step = torch.no_grad()(_plain(optim.Adam.step))
+
+
+class AdamWSteps(PlainOptimizer, optim.AdamW):
+    """Steps of torch's AdamW."""
+
+    step = torch.no_grad()(_plain(optim.AdamW.step))
+
+
+class SGDSteps(PlainOptimizer, optim.SGD):
+    """Steps of torch's stochastic gradient descent."""
+
+    step = torch.no_grad()(_plain(optim.SGD.step))
 
 
 class Optimiser(Protocol):
@@ -76,8 +113,8 @@ class Adam(Optimiser):
     def build(self, model: Model) -> Optimizer:
         """Return fused Adam, or fused AdamW when weights shrink."""
         if self.shrink:
-            return optim.AdamW(parameter_groups(model, self.shrink / self.lr), lr=self.lr, fused=True)
-        return optim.Adam(parameter_groups(model, self.l2), lr=self.lr, fused=True)
+            return AdamWSteps(parameter_groups(model, self.shrink / self.lr), lr=self.lr, fused=True)
+        return AdamSteps(parameter_groups(model, self.l2), lr=self.lr, fused=True)
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
         """Scale the rate; AdamW multiplies its decay by the rate, so that the decay is divided by it."""
@@ -97,7 +134,7 @@ class AdamW(Optimiser):
 
     def build(self, model: Model) -> Optimizer:
         """Return fused AdamW."""
-        return optim.AdamW(parameter_groups(model, self.decay), lr=self.lr, fused=True)
+        return AdamWSteps(parameter_groups(model, self.decay), lr=self.lr, fused=True)
 
 
 @part("sgd")
@@ -113,7 +150,7 @@ class SGD(Optimiser):
     def build(self, model: Model) -> Optimizer:
         """Return fused SGD."""
         groups = parameter_groups(model, self.l2)
-        return optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True)
+        return SGDSteps(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True)
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
@@ -128,7 +165,7 @@ def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
     return groups
 
 
-class JointSteps(Optimizer):
+class JointSteps(PlainOptimizer):
     """Several optimisers of different parameters as one: they share its groups and its state.
 
     Attributes:

@@ -22,10 +22,10 @@ from torch.optim import Optimizer
 from dubio.core.specs import part
 from dubio.core.validate import PositiveFloat, above, at_least, at_most, below
 from dubio.networks.network import Model
-from dubio.training.optimisers import Optimiser, parameter_groups
+from dubio.training.optimisers import Optimiser, PlainOptimizer, parameter_groups
 
 
-class NoisySteps(Optimizer):
+class NoisySteps(PlainOptimizer):
     """Steps of both samplers: their temperature and source of noise.
 
     Attributes:
