@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
+from dubio.cli.run import _load_report
 from dubio.core.errors import UserError
 from dubio.store import Store
 from dubio.store.verification import verify
@@ -25,6 +26,12 @@ pytest.importorskip("torch")
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+
+
+def test_a_report_that_cannot_be_loaded_early_is_left_to_its_writing(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "dubio.reporting.reported", None)  # an import of it fails
+    _load_report()
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -85,6 +87,12 @@ def test_a_run_with_variants_is_whole_and_goes_on(preset_table, preset_world):
     assert [row["name"] for row in finish.manifest["methods"]] == ["drop-slow", "drop-fast"]
     assert finish.manifest["benchmark"]["preset"] == "paper"
     assert preset_world.run(narrowed).outcome.completed == []
+
+
+def test_planning_does_not_wait_for_the_reports_to_be_loaded():
+    code = "import sys, dubio.runner.benchmark_run; print('dubio.reporting' in sys.modules, 'scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_something_else_is_done_while_the_workers_are_busy_and_only_then(preset_table, preset_world):

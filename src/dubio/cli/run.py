@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -109,9 +109,6 @@ def run(
         as_published: Also report published definitions that are mistaken.
         no_examples: Neither store nor show texts, table rows or small images of test examples.
     """
-    from dubio.reporting.reported import get_ready
-    from dubio.reporting.run_view import check_margin
-    from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import check_executor, prepare_run, workers_of
     from dubio.runner.overrides import Overrides
     from dubio.runner.progress import LogProgress
@@ -120,7 +117,7 @@ def run(
     from dubio.store import open_store
     from dubio.tasks.sources.locate import sealed
 
-    check_margin(margin)
+    _check_margin(margin)
     job_resources = check_executor(executor, resources, devices)
     if executor == "ray" and not dry_run:
         check_cluster()
@@ -147,9 +144,11 @@ def run(
             return
         with open_store(store, create=True) as opened:
             _make_folder(out)  # after the store, which it may lie in: a new store must be an empty directory
-            outcome = prepared.run(opened, count, executor, examples=not no_examples, meanwhile=get_ready, **work)
+            outcome = prepared.run(opened, count, executor, examples=not no_examples, meanwhile=_load_report, **work)
         say(*(f"not used by this run, but damaged: {damage}" for damage in outcome.damaged))
         say(*(f"caution: {warning}" for warning in outcome.warnings))
+        from dubio.reporting.stored_run import Run
+
         finished = Run(outcome.path.stem, outcome.manifest, store, LogProgress({}).note)
         written = finished.report(out, as_published=as_published, margin=margin, raw_csv=raw_csv)
         _print_results(finished, written, as_json=json)
@@ -162,6 +161,22 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
     if outcome.outcome.failures:
         raise typer.Exit(1)
+
+
+def _check_margin(margin: float) -> None:
+    """Refuse a wrong margin before anything is trained; the usual one must not wait for the reports to be loaded."""
+    if margin != MARGIN:
+        from dubio.reporting.run_view import check_margin
+
+        check_margin(margin)
+
+
+def _load_report() -> None:
+    """Load the reports and prepare one while the workers train; what goes wrong goes wrong again when it is written."""
+    with suppress(Exception):
+        from dubio.reporting.reported import get_ready
+
+        get_ready()
 
 
 def _refreshed(model: Path, benchmark: str | None, options: Mapping[str, Any]) -> tuple[Benchmark, ModelFile]:

@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dubio.core.errors import UserError, one_of
 from dubio.core.registry import is_installed, load_plugins, plugin_title
 from dubio.core.types import Task
-from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
 from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes, prediction_seconds
-from dubio.runner.examples import store_examples
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executors import CPU, Executor, LocalExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
@@ -35,6 +33,9 @@ from dubio.runner.tuning import Choice, Trial, choose, plan_trials, tuning_failu
 from dubio.store import Store
 from dubio.store.locks import storing, sweep
 from dubio.store.maintenance import rebuild_index
+
+if TYPE_CHECKING:
+    from dubio.reporting.stored_run import Run
 
 EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
 
@@ -154,6 +155,8 @@ class PreparedBenchmark:
         manifest["advice"] += warnings
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
         if examples:
+            from dubio.runner.examples import store_examples  # loads the reports, which no training waits for
+
             store_examples(store, self.tasks, manifest["runs"], executed.outcome.completed)
         return RunOutcome(manifest, path, executed.outcome, damaged=rebuild_index(store), warnings=warnings)
 
@@ -384,6 +387,8 @@ def run(
             opened, count, executor, devices=device_names, checkpoint_seconds=checkpoint_seconds,
             show=progress, resources=job_resources, examples=examples,
         )  # fmt: skip
+    from dubio.reporting.stored_run import Run
+
     return Run(outcome.path.stem, outcome.manifest, Path(store))
 
 
