@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol
 
 from dubio.core.errors import DubioError
 from dubio.runner.trainer import TORCH_TRAINER
+from dubio.runner.worker_process import Fork, WorkerProcess, can_fork, spawn
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
@@ -144,22 +145,15 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 class _Worker:
     """One process, its current job, and a thread that reads its answers."""
 
-    def __init__(self, orders: str, slot: int, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def __init__(
+        self, process: WorkerProcess, orders: str, slot: int, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]
+    ) -> None:
         self.job: str | None = None
         self.ready = False
         self.slot = slot
         self.started = time.monotonic()
         self._log, self._fault = log, ""
-        with log.open("wb") as sink:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "dubio.runner.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                env={**os.environ, **worker_environment()},
-                # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it.
-                start_new_session=True,
-            )
+        self.process = process
         self._send(orders)
         threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
 
@@ -238,9 +232,22 @@ class LocalExecutor:
 
     def start(self, jobs: int) -> None:
         """Start the workers for that many jobs; what the system refuses now is tried again with the first job."""
+        missing = min(jobs, self.jobs) - len(self._workers)
         with contextlib.suppress(OSError):
-            while len(self._workers) < min(jobs, self.jobs):
-                self._add_worker()
+            # All copies come before the first worker, which has a thread of this process to itself.
+            forks = self._forks(missing)
+            for index in range(missing):
+                self._add_worker(*forks[index : index + 1])
+
+    def _forks(self, count: int) -> list[tuple[WorkerProcess, Path]]:
+        """Return copies of this process with their logs; none where one would not be sound."""
+        forks: list[tuple[WorkerProcess, Path]] = []
+        if set(self._orders.devices) == {CPU} and can_fork(self._orders.trainer):
+            with contextlib.suppress(OSError):
+                for _ in range(count):
+                    log = self._new_log()
+                    forks.append((Fork(log, worker_environment()), log))
+        return forks
 
     def free(self) -> int:
         """Return how many more jobs could start now; after a worker that could not start, new ones come one by one."""
@@ -262,11 +269,18 @@ class LocalExecutor:
                 return
         idle.start(job)
 
-    def _add_worker(self) -> _Worker:
-        self._started += 1
-        slot, log = self._free_slot(), self._logs / f"worker-{self._started}.log"
-        self._workers.append(_Worker(self._orders.to_json(slot), slot, log, self._inbox))
+    def _add_worker(self, started: tuple[WorkerProcess, Path] | None = None) -> _Worker:
+        """Add a worker: a process that was started for it, or a new interpreter."""
+        if started is None:
+            log = self._new_log()
+            started = spawn(log, worker_environment()), log
+        (process, log), slot = started, self._free_slot()
+        self._workers.append(_Worker(process, self._orders.to_json(slot), slot, log, self._inbox))
         return self._workers[-1]
+
+    def _new_log(self) -> Path:
+        self._started += 1
+        return self._logs / f"worker-{self._started}.log"
 
     def _free_slot(self) -> int:
         """Return the first free slot: the successor of a dead worker gets its device."""

@@ -1,0 +1,181 @@
+"""The process of a worker: a new interpreter, or a copy of this process, which has loaded everything already.
+
+A new interpreter imports torch again, which takes seconds of every worker and memory of its own. A copy (``fork``) has
+what its parent has loaded, at once and in shared memory. It is made only where nothing can go wrong with it: on Linux,
+for the CPU, while this process has a single thread (that of numpy's library, of a notebook or of CUDA would be missing
+in the copy, perhaps with a lock that it held), and after the trainer was loaded. Both kinds run
+:func:`dubio.runner.worker.main`, with one thread, and end alike: with their standard input, or by a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NoReturn, Protocol
+
+POLL_SECONDS = 0.005
+"""Pause between two looks at a copy that is about to end."""
+
+STREAMS = (0, 1, 2)
+
+
+class WorkerProcess(Protocol):
+    """A process with pipes to its standard input and output; one of :class:`subprocess.Popen` is one."""
+
+    pid: int
+    returncode: int | None
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The pipe to its standard input."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The pipe from its standard output."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code, or minus the signal that ended it."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+def spawn(log: Path, environment: Mapping[str, str]) -> WorkerProcess:
+    """Start a new interpreter that waits for its orders.
+
+    Args:
+        log: Receives its standard error.
+        environment: Environment variables in addition to those of this process.
+    """
+    with log.open("wb") as sink:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dubio.runner.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            env={**os.environ, **environment},
+            # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it.
+            start_new_session=True,
+        )
+
+
+def can_fork(trainer: str) -> bool:
+    """Return whether a copy of this process would be a sound worker with this trainer."""
+    if sys.platform != "linux" or trainer not in sys.modules:
+        return False
+    with suppress(OSError):
+        for stream in STREAMS:
+            os.fstat(stream)
+        return len(os.listdir("/proc/self/task")) == 1
+    return False
+
+
+class Fork:
+    """A copy of this process that waits for its orders.
+
+    Attributes:
+        pid: Its number.
+        returncode: Its exit code, or minus the signal that ended it; None while nobody has noticed its end.
+        stdin: The pipe to its standard input.
+        stdout: The pipe from its standard output.
+    """
+
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        """Make a copy; only where :func:`can_fork` allows it.
+
+        Args:
+            log: Receives its standard error.
+            environment: Environment variables in addition to those of this process.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # or the copy would write it once more
+        orders, stdin = os.pipe()
+        stdout, answers = os.pipe()
+        with log.open("wb") as sink:
+            try:
+                self.pid = os.fork()
+                if self.pid == 0:
+                    _serve(orders, answers, sink.fileno(), environment)
+            except OSError:
+                os.close(stdin)
+                os.close(stdout)
+                raise
+            finally:
+                os.close(orders)
+                os.close(answers)
+        self.returncode: int | None = None
+        self.stdin: IO[bytes] = os.fdopen(stdin, "wb")
+        self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
+        self._noticing = threading.Lock()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code.
+
+        Raises:
+            TimeoutExpired: If it has not ended in time.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self._look()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
+            time.sleep(POLL_SECONDS)
+        return code
+
+    def _look(self) -> int | None:
+        """Return its exit code if it has ended; only one thread may take it from the system."""
+        with self._noticing:
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+            return self.returncode
+
+    def kill(self) -> None:
+        """End it at once."""
+        with self._noticing:
+            if self.returncode is None:  # its number may belong to another process otherwise
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _serve(orders: int, answers: int, log: int, environment: Mapping[str, str]) -> NoReturn:
+    """Be a worker in the copy, and never return into the code that made it."""
+    try:
+        os.setsid()  # as for a new interpreter, Ctrl-C is for the parent alone
+        for own, stream in zip((orders, answers, log), STREAMS, strict=True):
+            os.dup2(own, stream)
+        _let_go()
+        os.environ.update(environment)
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(0, encoding="utf-8", closefd=False),
+            os.fdopen(1, "w", encoding="utf-8", closefd=False),
+            os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),
+        )
+        from dubio.runner import worker
+
+        worker.main()
+    except BaseException:
+        traceback.print_exc()
+        with suppress(Exception):
+            sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+def _let_go() -> None:
+    """Give up the files of the parent: its locks, and pipes whose end others wait for.
+
+    Their numbers stay taken, so that an object of the parent that closes its own closes no other.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number not in (*STREAMS, nothing):
+            with suppress(OSError):  # that of the list itself is closed by now
+                os.fstat(number)
+                os.dup2(nothing, number, inheritable=False)

@@ -1,0 +1,158 @@
+"""Workers as copies of the process: sound ones alone, with the results and the end of new interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from dubio.runner.worker_process import can_fork
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "OPENBLAS_NUM_THREADS": "1"}
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
+
+START = """
+import os, sys, time
+from pathlib import Path
+from dubio.runner.executors import LocalExecutor, WorkerOrders
+from dubio.runner.worker_process import Fork
+from dubio.store import Store
+import tests.runner.fake_trainer
+folder = Path(sys.argv[1])
+Store.open(folder / "store").close()
+executor = LocalExecutor(2, WorkerOrders(folder / "store", trainer="tests.runner.fake_trainer"), folder)
+print("once", end="")
+executor.start(2)
+while not all(worker.ready for worker in executor._workers):
+    executor.wait(0.5)
+first, second = (worker.process for worker in executor._workers)
+assert isinstance(first, Fork) and isinstance(second, Fork)
+"""
+
+
+def run(code: str, folder: Path) -> str:
+    command = [sys.executable, "-c", START + code, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_process_is_copied_only_with_a_single_thread_and_the_trainer_loaded() -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        assert not can_fork("sys")
+    finally:
+        end.set()
+        thread.join()
+    assert not can_fork("no_such_trainer")
+
+
+@linux
+def test_copies_end_with_their_input_and_leave_no_zombie(tmp_path: Path) -> None:
+    code = """
+executor.close()
+assert (first.returncode, second.returncode) == (0, 0)
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print(" gone")
+"""
+    assert run(code, tmp_path) == "once gone\n"  # what was printed before them is printed once
+
+
+@linux
+def test_a_copy_that_is_killed_is_lost_with_its_signal_and_followed_by_a_new_interpreter(tmp_path: Path) -> None:
+    code = """
+os.kill(first.pid, 9)
+while len(executor._workers) > 1:
+    executor.wait(0.5)
+assert first.returncode == -9
+executor.start(2)
+assert isinstance(executor._workers[1].process, Fork) is False
+executor.close()
+"""
+    run(code, tmp_path)
+
+
+@linux
+def test_copies_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    code = "Path(folder / 'pids').write_text(f'{first.pid} {second.pid}'); os.kill(os.getpid(), 9)"
+    command = [sys.executable, "-c", START + code, str(tmp_path)]
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=120, check=False).returncode == -9
+    for pid in (tmp_path / "pids").read_text().split():
+        for _ in range(200):
+            if not _lives(pid):
+                break
+            threading.Event().wait(0.05)
+        assert not _lives(pid)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # nobody may be there to take notice of its end
+
+
+@linux
+def test_copies_hold_no_lock_of_their_parent(tmp_path: Path) -> None:
+    code = """
+executor.close()
+from dubio.store.locks import is_held, try_lock, drop
+lock = try_lock(folder / "a.lock")
+copy = Fork(folder / "copy.log", {})  # the threads of the first two have ended
+copy.stdin.write(executor._orders.to_json().encode() + b"\\n")
+copy.stdin.flush()
+assert b"ready" in copy.stdout.readline()
+lock.release()
+assert try_lock(folder / "a.lock") is not None
+copy.stdin.close()
+assert copy.wait(30) == 0
+"""
+    run(code, tmp_path)
+
+
+BENCHMARK = """
+name = "two"
+seeds = [0, 1]
+methods = ["deterministic", "mc-dropout"]
+
+[[task]]
+name = "digits"
+network = "cnn"
+training = { epochs = 1, patience = 0 }
+"""
+
+
+@linux
+@pytest.mark.slow
+def test_copies_and_new_interpreters_and_any_number_of_them_give_the_same_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "two.toml").write_text(BENCHMARK)
+    digests = []
+    for index, (kind, jobs) in enumerate([("copies", 2), ("copies", 1), ("interpreters", 2)]):
+        store = tmp_path / str(index)
+        arguments = ["run", str(tmp_path / "two.toml"), "--jobs", str(jobs), "--store", str(store / "store")]
+        code = (
+            f"import sys; sys.argv = ['dubio', *{[*arguments, '--out', str(store / 'report')]!r}]\n"
+            "import dubio.runner.executors as executors\n"
+            f"allowed = executors.can_fork if {kind == 'copies'} else lambda trainer: False\n"
+            "executors.can_fork = allowed\n"
+            "from dubio.__main__ import main; main()"
+        )
+        subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, timeout=300, check=True, capture_output=True)
+        paths = sorted((store / "store").rglob("*.safetensors"))
+        assert paths
+        digests.append({path.relative_to(store): sha256(path.read_bytes()).hexdigest() for path in paths})
+        digests[-1][Path("results")] = (store / "report" / "results.csv").read_text()
+    assert digests[0] == digests[1] == digests[2]
