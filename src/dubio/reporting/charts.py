@@ -211,7 +211,7 @@ def row_notes(chart: altair.Chart, styles: Sequence[Style]) -> altair.Chart:
     import altair
 
     text = chart.mark_text(align="left", dx=8)
-    notes: altair.Chart = text.encode(method_row(styles), x=altair.value("width"), text=altair.Text("note:N"))
+    notes: altair.Chart = text.encode(method_row(styles), x=altair.XValue("width"), text=altair.Text("note:N"))
     return notes
 
 

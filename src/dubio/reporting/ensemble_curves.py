@@ -230,7 +230,7 @@ def equivalents_chart(of_task: EnsembleCurves, metric: EquivalentMetric) -> Char
             x, y, color=method_colour(styles, "control"), strokeDash=method_dash(styles, "control")
         ),
         line.mark_rule(color=MUTED, strokeDash=[2, 2]).encode(y),
-        line.mark_text(align="left", dx=5, color=MUTED).encode(y, x=altair.value(WIDTH), text=altair.Text("text:N")),
+        line.mark_text(align="left", dx=5, color=MUTED).encode(y, x=altair.XValue(WIDTH), text=altair.Text("text:N")),
     ]
     sizes = list(range(1, longest + 1, max(1, longest // 8)))
     chart = altair.LayerChart(layer=layers).properties(width=WIDTH, height=300)

@@ -227,7 +227,7 @@ def densities_chart(panels: Sequence[Density]) -> Chart:
     note = chart.transform_filter("isValid(datum.note)").mark_text(align="right", fontSize=10.5)
     layers = [
         *group_layers(chart.transform_filter("isValid(datum.start)"), x, y, height=height),
-        note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text=altair.Text("note:N")),
+        note.encode(x=altair.XValue(PANEL - 4), y=altair.YValue(8), text=altair.Text("note:N")),
     ]
     return panels_of(altair.LayerChart(layer=layers), "method", [panel.style.title for panel in panels], height=height)
 
@@ -262,7 +262,7 @@ def group_layers(chart: altair.Chart, x: altair.X, y: altair.Y, *, height: float
     values = {"method": "method:N", "from": "start:Q", "to": "end:Q", "correct": "correct:Q",
               "incorrect": "incorrect:Q", "shifted or OOD": "outside:Q"}  # fmt: skip
     bins = chart.transform_filter("isValid(datum.end)").mark_bar(opacity=0)
-    yield bins.encode(x, x2=altair.X2("end:Q"), y=altair.value(0), y2=altair.value(height), tooltip=tooltips(values))
+    yield bins.encode(x, x2=altair.X2("end:Q"), y=altair.YValue(0), y2=altair.Y2Value(height), tooltip=tooltips(values))
 
 
 def density_reading(run: RunView, task: TaskView, split: str, panels: Sequence[Density]) -> str:
@@ -371,7 +371,7 @@ def grid_chart(columns: Sequence[QuantityColumn]) -> Chart:
     missing = chart.transform_filter("isValid(datum.missing)").mark_text(color=MUTED)
     layers = [
         *group_layers(chart.transform_filter("isValid(datum.start)"), x, y, height=height),
-        missing.encode(x=altair.value(width / 2), y=altair.value(height / 2), text=altair.Text("missing:N")),
+        missing.encode(x=altair.XValue(width / 2), y=altair.YValue(height / 2), text=altair.Text("missing:N")),
     ]
     titles, methods = [column.title for column in columns], [style.title for style, _ in columns[0].methods]
     beside = altair.Header(labelAngle=0, labelAlign="left", labelLimit=220)

@@ -119,8 +119,8 @@ def entropy_chart(panels: Mapping[Style, FloatArray], *, positive: str) -> Chart
         tooltip=tooltips(values),
     )  # fmt: skip
     notes = chart.transform_filter("isValid(datum.note)")
-    zero = notes.mark_rule(color=MUTED, strokeWidth=0.7).encode(y=altair.datum(0))
+    zero = notes.mark_rule(color=MUTED, strokeWidth=0.7).encode(y=altair.YDatum(0))
     note = notes.mark_text(fontSize=10.5).encode(
-        x=altair.value(PANEL / 2), y=altair.value(8), text=altair.Text("note:N")
+        x=altair.XValue(PANEL / 2), y=altair.YValue(8), text=altair.Text("note:N")
     )
     return panels_of(altair.LayerChart(layer=[zero, dots, note]), "method", [style.title for style in panels])

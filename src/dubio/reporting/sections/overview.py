@@ -356,7 +356,7 @@ def scores_chart(rows: Rows, styles: Sequence[Style], task: TaskView) -> altair.
     lower = base.transform_filter("datum.edge == 'left'").transform_calculate(label=f"'← ' + {number}")
     upper = base.transform_filter("datum.edge == 'right'").transform_calculate(label=f"{number} + ' →'")
     for marks, edge in ((lower.mark_text(align="left"), 0), (upper.mark_text(align="right"), "width")):
-        layers.append(marks.encode(y, x=altair.value(edge), text=altair.Text("label:N"), color=colour, tooltip=values))
+        layers.append(marks.encode(y, x=altair.XValue(edge), text=altair.Text("label:N"), color=colour, tooltip=values))
     title = altair.TitleParams(text=altair.expr("heading"))
     chart = altair.LayerChart(layer=layers).add_params(*params)
     return chart.properties(width="container", height=altair.Step(19), title=title)

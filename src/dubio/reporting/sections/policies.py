@@ -530,7 +530,7 @@ def _operating_layers(
     marker = point.mark_point(size=70, filled=True, opacity=1)
     yield marker.encode(x("share"), y("risk"), color=colour, shape=shape, tooltip=tooltips(values))
     note = target.mark_text(align="right", fontSize=10.5)
-    yield note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text=altair.Text("note:N"))
+    yield note.encode(x=altair.XValue(PANEL - 4), y=altair.YValue(8), text=altair.Text("note:N"))
 
 
 def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]) -> str:
