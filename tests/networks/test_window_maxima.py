@@ -74,6 +74,14 @@ def test_words_beyond_sixteen_bits_have_their_gradients() -> None:
     assert vectors.grad[[0, 69_999], 0].tolist() == [2.0, 3.0]
 
 
+def test_a_second_derivative_is_refused_instead_of_wrong() -> None:
+    vectors = torch.rand(3, 2, dtype=torch.float64, requires_grad=True)
+    (top,) = largest_sums(vectors, vectors * 2, torch.tensor([[0, 1, 2]]), torch.tensor([3]), (3,), (None,))
+    (gradient,) = torch.autograd.grad((top**2).sum(), vectors, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
 def test_the_distinct_tokens_of_every_text_are_listed_once() -> None:
     places = torch.tensor([[2, 0, 2], [1, 1, 0]])
     owners, tokens, own = by_text(places, 4)

@@ -37,8 +37,8 @@ assert isinstance(first, Fork) and isinstance(second, Fork)
 """
 
 
-def run(code: str, folder: Path) -> str:
-    command = [sys.executable, "-c", START + code, str(folder)]
+def run(code: str, folder: Path, before: str = "") -> str:
+    command = [sys.executable, "-c", before + START + code, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -81,6 +81,68 @@ assert isinstance(executor._workers[1].process, Fork) is False
 executor.close()
 """
     run(code, tmp_path)
+
+
+@linux
+def test_a_lost_copy_is_noticed_where_the_system_keeps_no_exit_codes(tmp_path: Path) -> None:
+    """A process may inherit that SIGCHLD is ignored: children then vanish without a word to their parent."""
+    code = """
+os.kill(first.pid, 9)
+while len(executor._workers) > 1:
+    executor.wait(0.5)
+executor.close()
+assert second.returncode == 0
+"""
+    run(code, tmp_path, before="import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)")
+
+
+@linux
+@pytest.mark.parametrize("stream", ["None", "type('Sink', (), {'write': len})()"])
+def test_a_copy_needs_no_standard_output_of_python(stream: str, tmp_path: Path) -> None:
+    code = f"""
+executor.close()
+sys.stdout = {stream}
+copy = Fork(folder / "copy.log", {{}})
+sys.stdout = sys.__stdout__
+copy.stdin.close()
+assert copy.wait(30) == 0
+"""
+    run(code, tmp_path)
+
+
+@linux
+def test_a_copy_of_a_process_that_has_set_its_threads_becomes_a_worker(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run("executor.close()", tmp_path, before="import torch; torch.set_num_interop_threads(1)")
+
+
+@linux
+def test_the_thread_of_jemalloc_does_not_hinder_a_copy() -> None:
+    pytest.importorskip("pyarrow")
+    code = "import pyarrow; from dubio.runner.worker_process import can_fork; assert can_fork('sys')"
+    subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=True)
+
+
+@linux
+def test_an_interrupt_during_the_copy_reaches_the_parent_alone(tmp_path: Path) -> None:
+    code = """
+executor.close()
+import signal
+fork = os.fork
+def interrupted():
+    pid = fork()
+    if pid == 0:
+        signal.raise_signal(signal.SIGINT)
+    return pid
+os.fork = interrupted
+try:
+    copy = Fork(folder / "copy.log", {})
+    assert copy.wait(30) == 1  # it ended as a worker, not through the code below
+    assert "KeyboardInterrupt" in (folder / "copy.log").read_text()
+finally:
+    print(" left", end="")
+"""
+    assert run(code, tmp_path) == "once left"
 
 
 @linux

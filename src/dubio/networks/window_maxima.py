@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 Dropped = Sequence[Tensor | None]
@@ -84,6 +85,7 @@ class _LargestSums(Function):
         return tuple(tops)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Add each maximum's gradient to the words and the weights of its winning window."""
         # detached: a table that requires a gradient is prepared for one, whatever the mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -190,7 +190,8 @@ class PreparedBenchmark:
         try:
             workers.start(_at_once(missing))
             check_fits(missing, self.trainer)
-            with _beside(meanwhile if missing else None):
+            # interrupted, the workers end first: the action may take seconds more
+            with _beside(meanwhile if missing else None), closing(workers):
                 tuned = self._execute(trial_plan, store, workers, show)
                 choices = choose(trials, store)
                 if trials:

@@ -232,7 +232,8 @@ def _use_one_thread() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # in a copy of a process that has set it torch allows no second time
+            torch.set_num_interop_threads(1)
 
 
 # The process.

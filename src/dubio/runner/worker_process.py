@@ -2,8 +2,8 @@
 
 A new interpreter imports torch again, which takes seconds of every worker and memory of its own. A copy (``fork``) has
 what its parent has loaded, at once and in shared memory. It is made only where nothing can go wrong with it: on Linux,
-for the CPU, while this process has a single thread (that of numpy's library, of a notebook or of CUDA would be missing
-in the copy, perhaps with a lock that it held), and after the trainer was loaded. Both kinds run
+for the CPU, while this process has a single thread (that of numpy's library, of pyarrow, of a notebook or of CUDA would
+be missing in the copy, perhaps with a lock that it held), and after the trainer was loaded. Both kinds run
 :func:`dubio.runner.worker.main`, with one thread, and end alike: with their standard input, or by a signal.
 """
 
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
@@ -25,6 +25,12 @@ POLL_SECONDS = 0.005
 """Pause between two looks at a copy that is about to end."""
 
 STREAMS = (0, 1, 2)
+
+HARMLESS_THREADS = frozenset({"jemalloc_bg_thd"})
+"""Names of threads that a copy can do without: jemalloc, which pyarrow brings, prepares itself for every fork."""
+
+DELIVERED_LATER = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a copy hears only once it is a worker: before, they would run through the code of the parent."""
 
 
 class WorkerProcess(Protocol):
@@ -74,7 +80,8 @@ def can_fork(trainer: str) -> bool:
     with suppress(OSError):
         for stream in STREAMS:
             os.fstat(stream)
-        return len(os.listdir("/proc/self/task")) == 1
+        names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+        return sum(name not in HARMLESS_THREADS for name in names) == 1
     return False
 
 
@@ -96,19 +103,22 @@ class Fork:
             environment: Environment variables in addition to those of this process.
         """
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # or the copy would write it once more
+            with suppress(AttributeError, OSError, ValueError):  # there may be none, or one that is closed
+                stream.flush()  # or the copy would write it once more
         orders, stdin = os.pipe()
         stdout, answers = os.pipe()
         with log.open("wb") as sink:
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, DELIVERED_LATER)
             try:
                 self.pid = os.fork()
                 if self.pid == 0:
-                    _serve(orders, answers, sink.fileno(), environment)
+                    _serve(orders, answers, sink.fileno(), environment, blocked)
             except OSError:
                 os.close(stdin)
                 os.close(stdout)
                 raise
             finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
                 os.close(orders)
                 os.close(answers)
         self.returncode: int | None = None
@@ -133,7 +143,10 @@ class Fork:
         """Return its exit code if it has ended; only one thread may take it from the system."""
         with self._noticing:
             if self.returncode is None:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                try:
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
+                except ChildProcessError:  # it has ended, and where SIGCHLD is ignored the system keeps no exit code
+                    pid, status = self.pid, 0
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None
             return self.returncode
 
@@ -141,10 +154,13 @@ class Fork:
         """End it at once."""
         with self._noticing:
             if self.returncode is None:  # its number may belong to another process otherwise
-                os.kill(self.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
 
 
-def _serve(orders: int, answers: int, log: int, environment: Mapping[str, str]) -> NoReturn:
+def _serve(
+    orders: int, answers: int, log: int, environment: Mapping[str, str], blocked: Iterable[int | signal.Signals]
+) -> NoReturn:
     """Be a worker in the copy, and never return into the code that made it."""
     try:
         os.setsid()  # as for a new interpreter, Ctrl-C is for the parent alone
@@ -159,6 +175,7 @@ def _serve(orders: int, answers: int, log: int, environment: Mapping[str, str]) 
         )
         from dubio.runner import worker
 
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         worker.main()
     except BaseException:
         traceback.print_exc()
