@@ -92,6 +92,7 @@ MODULES = {
     "runner/ray_node.py": PROTOCOL,
     "runner/transfer.py": PROTOCOL,
     "runner/worker.py": PROTOCOL,
+    "runner/worker_process.py": PROTOCOL,
     "serving/guard.py": SECRET,
     "serving/log_file.py": "decision log",
     "serving/queue_page.py": TRUSTED,
