@@ -114,6 +114,59 @@ def test_several_metrics_average_within_a_dataset():
     assert friedman(ranks).datasets == 2
 
 
+def _results(values):
+    return table_of(
+        {"dataset": f"d{i}", "method": f"m{j}", "metric": "m", "value": repr(float(value))}
+        for i, row in enumerate(values)
+        for j, value in enumerate(row)
+    )
+
+
+def test_a_block_that_repeats_its_datasets_counts_once():
+    """Copies of a dataset in its block add nothing; counted as datasets they would."""
+    values = np.random.default_rng(0).normal(size=(5, 4))
+    copies = np.repeat(values, 3, axis=0)
+    blocks = {f"d{i}": f"training {i // 3}" for i in range(15)}
+    one, blocked = compare(_results(values), {"m": "lower"}), compare(_results(copies), {"m": "lower"}, blocks=blocks)
+    assert (blocked.friedman, blocked.average_ranks) == (one.friedman, one.average_ranks)
+    assert (blocked.critical_difference, blocked.pairs) == (one.critical_difference, one.pairs)
+    assert compare(_results(copies), {"m": "lower"}).friedman.p < one.friedman.p
+    assert sum(blocked.win_draw_loss["m0"]) == 15 * 3  # records are counts over datasets, no test
+    with pytest.raises(UserError, match="at least two datasets"):
+        compare(_results(copies), {"m": "lower"}, blocks=dict.fromkeys(blocks, "one"))
+
+
+def test_no_pair_differs_where_friedman_finds_no_difference():
+    """With many methods alike, one pair can lie a critical difference apart by chance; Friedman's test comes first."""
+    rng = np.random.default_rng(4)
+    apart = 0
+    for _ in range(600):
+        compared = compare(_results(rng.normal(size=(6, 4))), {"m": "lower"})
+        best, worst = min(compared.average_ranks, key=compared.average_ranks.get), max(
+            compared.average_ranks, key=compared.average_ranks.get
+        )
+        far = compared.average_ranks[worst] - compared.average_ranks[best] >= compared.critical_difference
+        assert compared.differ(best, worst) == compared.differ(worst, best) == (far and compared.friedman.p <= 0.05)
+        if far and compared.friedman.p > 0.05:
+            apart += 1
+            assert compared.cliques == (tuple(compared.average_ranks),)
+    assert apart > 0
+
+
+def test_friedman_over_blocks_keeps_its_level_where_test_sets_share_trainings():
+    """Equal methods, 4 training sets with 3 test sets each: the chance of a training is in all of its test sets."""
+    rng = np.random.default_rng(1)
+    blocks = {f"d{i}": f"training {i // 3}" for i in range(12)}
+    rejected = {"blocks": 0, "datasets": 0}
+    for _ in range(400):
+        values = np.repeat(rng.normal(size=(4, 6)), 3, axis=0) + 0.5 * rng.normal(size=(12, 6))
+        ranks = rank([grid_of(np.round(values, 6))])
+        rejected["blocks"] += friedman(ranks.averaged(blocks)).p < 0.05
+        rejected["datasets"] += friedman(ranks).p < 0.05
+    assert rejected["blocks"] <= 0.05 * 400 + 3 * np.sqrt(400 * 0.05 * 0.95)
+    assert rejected["datasets"] > 0.3 * 400  # as if the twelve test sets were independent
+
+
 def test_mid_ranks_are_exact():
     values = [Fraction("0.1"), Fraction("0.3"), Fraction("0.1"), Fraction("0.2")]
     assert mid_ranks(values, sign=1) == [Fraction(3, 2), 4, Fraction(3, 2), 3]

@@ -120,6 +120,11 @@ class TaskView(ManifestTask):
         return self.of_kind("id")[0]
 
     @property
+    def training_data(self) -> str:
+        """The fingerprint of its training split; its key where it has none, as in a report of prediction files."""
+        return next((split.fingerprint for split in self.of_kind("train")), self.key)
+
+    @property
     def severities(self) -> dict[str, tuple[SplitView, ...]]:
         """Shift splits of a family in several severities: family → its splits, mildest first."""
         families: dict[str, dict[int, SplitView]] = {}

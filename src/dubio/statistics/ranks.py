@@ -2,23 +2,25 @@
 
 Ranks: one is best, ties share the mean of their ranks. With several metrics a dataset stays one block: a method's rank
 there is the mean of its ranks under each metric. Datasets are independent measurements, two metrics on one dataset are
-not, and counting them as such would overstate the evidence.
+not, and counting them as such would overstate the evidence. Nor are test sets on which the same trained networks were
+tested: these are one block, too, in which a method's rank is the mean of its ranks on each.
 
-Friedman's test asks whether the mean ranks differ more than by chance. With r_ij the rank of method j on dataset i,
-R_j = Σ_i r_ij, N datasets and k methods,
+Friedman's test asks whether the mean ranks differ more than by chance. With r_ij the rank of method j in block i,
+R_j = Σ_i r_ij, N blocks and k methods,
 
     χ² = (k − 1) Σ_j (R_j − N(k+1)/2)² / (Σ_ij r_ij² − N k (k+1)²/4),
 
-which is the usual statistic corrected for ties, and stays right for ranks averaged over several metrics since a block
-still sums to k(k+1)/2. Iman and Davenport's F = (N − 1) χ² / (N (k − 1) − χ²), with k − 1 and (k − 1)(N − 1) degrees of
-freedom, is less conservative.
+which is the usual statistic corrected for ties, and stays right for ranks averaged over several metrics or test sets,
+since a block still sums to k(k+1)/2. Iman and Davenport's F = (N − 1) χ² / (N (k − 1) − χ²), with k − 1 and
+(k − 1)(N − 1) degrees of freedom, is less conservative.
 
 Nemenyi's critical difference is CD = q_α √(k(k+1)/(6N)), q_α the 1 − α quantile of the studentised range of k means
-with infinitely many degrees of freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart.
+with infinitely many degrees of freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart,
+provided that Friedman's test finds that methods differ at all.
 
 Wilcoxon's signed-rank test of every pair, corrected after Holm, is the paired counterpart: it uses the differences of
-two methods alone, whatever other methods are in the table. With few datasets its smallest possible p is 2^(1−N): five
-datasets can never reach 0.05.
+two methods alone, whatever other methods are in the table; a block counts once, by its mean difference. With few blocks
+its smallest possible p is 2^(1−N): five can never reach 0.05.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Ranks:
 
     Attributes:
         methods: Column names.
-        datasets: Row names.
+        datasets: Row names: datasets, or blocks of them.
         values: ``[datasets, methods]``; every row sums to k(k+1)/2.
     """
 
@@ -68,8 +70,23 @@ class Ranks:
 
     @property
     def average(self) -> FloatArray:
-        """The mean rank of every method over datasets."""
+        """The mean rank of every method over the rows."""
         return np.asarray(self.values.mean(axis=0))
+
+    def averaged(self, blocks: Mapping[str, str]) -> Ranks:
+        """Return the mean ranks in every block.
+
+        Args:
+            blocks: Dataset → the block that it belongs to; a dataset that is not named is a block of its own.
+        """
+        owners = [blocks.get(name, name) for name in self.datasets]
+        return Ranks(self.methods, tuple(dict.fromkeys(owners)), _block_means(self.values, owners))
+
+
+def _block_means(values: FloatArray, owners: Sequence[str]) -> FloatArray:
+    """Return the mean of the rows of every block, blocks in order of appearance."""
+    names = np.array(owners)
+    return np.array([values[names == name].mean(axis=0) for name in dict.fromkeys(owners)])
 
 
 def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
@@ -214,11 +231,16 @@ class SignedRank:
     adjusted_p: float
 
 
-def signed_rank_tests(grid: Grid) -> tuple[SignedRank, ...]:
-    """Test every pair of methods under one metric; a pair that is equal everywhere has p = 1."""
-    tests = []
+def signed_rank_tests(grid: Grid, blocks: Mapping[str, str] | None = None) -> tuple[SignedRank, ...]:
+    """Test every pair of methods under one metric; a pair that is equal everywhere has p = 1.
+
+    Args:
+        grid: The values.
+        blocks: As for :func:`compare`.
+    """
+    owners, tests = [(blocks or {}).get(name, name) for name in grid.datasets], []
     for one, two in combinations(range(len(grid.methods)), 2):
-        gaps = np.array([float(row[one] - row[two]) for row in grid.values])
+        gaps = _block_means(np.array([float(row[one] - row[two]) for row in grid.values]), owners)
         p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
         tests.append(SignedRank(grid.methods[one], grid.methods[two], p, p))
     adjusted = holm([test.p for test in tests])
@@ -260,8 +282,8 @@ class Comparison:
         alpha: Level of the tests.
         datasets: Names of the datasets.
         average_ranks: Method to mean rank, best first.
-        friedman: Friedman's test.
-        critical_difference: Nemenyi's, over datasets: the smallest significant difference of mean ranks.
+        friedman: Friedman's test, over blocks.
+        critical_difference: Nemenyi's, over blocks: the smallest significant difference of mean ranks.
         cliques: Sets of methods that do not differ significantly.
         win_draw_loss: Method to its record over datasets and metrics.
         pairs: Signed-rank tests of every pair, where there is one metric.
@@ -280,9 +302,19 @@ class Comparison:
     pairs: tuple[SignedRank, ...] = ()
     by_metric: Mapping[str, Comparison] = field(default_factory=dict)
 
+    def differ(self, one: str, other: str) -> bool:
+        """Return whether two methods differ significantly: after Nemenyi, where Friedman's test finds differences."""
+        gap = abs(self.average_ranks[one] - self.average_ranks[other])
+        return self.friedman.p <= self.alpha and gap >= self.critical_difference
+
 
 def compare(
-    table: ResultTable, metrics: Mapping[str, Direction], *, digits: int | None = None, alpha: float = 0.05
+    table: ResultTable,
+    metrics: Mapping[str, Direction],
+    *,
+    digits: int | None = None,
+    alpha: float = 0.05,
+    blocks: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare the methods of a table.
 
@@ -291,26 +323,28 @@ def compare(
         metrics: Which metrics, and which way each is better.
         digits: Decimals to round averages to before they are ranked; None for none.
         alpha: Level of the tests.
+        blocks: Dataset → the block that it belongs to, of datasets that are not independent measurements; a dataset
+            that is not named is a block of its own.
 
     Raises:
-        UserError: For an unknown metric, a gap in the table, fewer than two methods or datasets.
+        UserError: For an unknown metric, a gap in the table, fewer than two methods or blocks.
     """
     if not metrics:
         raise UserError("name at least one metric to compare by.")
     grids = [grid(table, name, better, digits=digits) for name, better in metrics.items()]
-    comparison = _compared(grids, digits, alpha)
+    comparison = _compared(grids, digits, alpha, blocks or {})
     if len(grids) == 1:
         return comparison
-    return replace(comparison, by_metric={own.metric: _compared([own], digits, alpha) for own in grids})
+    return replace(comparison, by_metric={own.metric: _compared([own], digits, alpha, blocks or {}) for own in grids})
 
 
-def _compared(grids: list[Grid], digits: int | None, alpha: float) -> Comparison:
-    ranks = rank(grids)
+def _compared(grids: list[Grid], digits: int | None, alpha: float, blocks: Mapping[str, str]) -> Comparison:
+    ranks = rank(grids).averaged(blocks)
     test, records = friedman(ranks), win_draw_loss(grids)
     average = {name: value for value, name in sorted(zip(ranks.average.tolist(), ranks.methods, strict=True))}
     difference = critical_difference(test.methods, test.datasets, alpha)
-    sets = cliques(average, difference)
+    sets = cliques(average, difference) if test.p <= alpha else (tuple(average),)
     wins = {name: records[name] for name in average}
-    pairs = signed_rank_tests(grids[0]) if len(grids) == 1 else ()
+    pairs = signed_rank_tests(grids[0], blocks) if len(grids) == 1 else ()
     better = {own.metric: own.better for own in grids}
-    return Comparison(better, digits, alpha, ranks.datasets, average, test, difference, sets, wins, pairs)
+    return Comparison(better, digits, alpha, grids[0].datasets, average, test, difference, sets, wins, pairs)

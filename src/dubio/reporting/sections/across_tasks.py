@@ -33,7 +33,7 @@ from dubio.reporting.tables import (
     score_column,
     value_cell,
 )
-from dubio.reporting.wording import counted, listed, number, term
+from dubio.reporting.wording import listed, number, term
 from dubio.statistics.ranks import Comparison, compare
 from dubio.statistics.result_table import Result, ResultTable, exact
 
@@ -45,7 +45,9 @@ DIGITS = 3
 SCORING_RULES = (RANKED_BY, "brier")
 """Proper scoring rules that may rank."""
 
-MIN_TEST_SETS = 2
+MIN_TRAINING_SETS = 2
+"""Training sets below which nothing is compared: all test sets of one would repeat the chance of its trainings."""
+
 MIN_METHODS = 2
 MIN_DIAGRAM_METHODS = 3
 """Methods below which a critical-difference diagram is not drawn."""
@@ -101,6 +103,11 @@ class Group:
     blocks: tuple[TestBlock, ...]
 
     @property
+    def training_sets(self) -> dict[str, str]:
+        """Test set → what the methods were trained on; test sets that share it are no independent measurements."""
+        return {block.title: block.task.training_data for block in self.blocks}
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of the comparison, the headline first."""
         if self.setting == "in-domain":
@@ -110,7 +117,7 @@ class Group:
 
 
 def groups(run: RunView) -> tuple[Group, ...]:
-    """Return every comparison over at least two test sets."""
+    """Return every comparison over test sets of at least two training sets."""
     scored = [task for task in run.tasks if run.methods_of(task)]
     names = [task.name for task in scored]
     several = any(names.count(name) > 1 for name in names)
@@ -121,7 +128,7 @@ def groups(run: RunView) -> tuple[Group, ...]:
         comparisons += [Group("in-domain", f"{title}{suffix}", _in_domain(same)) for title, same in _by_corpus(tasks)]
         comparisons.append(Group("novelty", f"{TITLES['novelty']}{suffix}", _shifted(tasks, "ood")))
         comparisons.append(Group("cross-domain", f"{TITLES['cross-domain']}{suffix}", _shifted(tasks, "shift")))
-    return tuple(group for group in comparisons if len(group.blocks) >= MIN_TEST_SETS)
+    return tuple(group for group in comparisons if len(set(group.training_sets.values())) >= MIN_TRAINING_SETS)
 
 
 def _by_corpus(tasks: Sequence[TaskView]) -> list[tuple[str, list[TaskView]]]:
@@ -171,13 +178,13 @@ def comparison_over(run: RunView, group: Group, metrics: Sequence[str]) -> Compa
     blocks = [block for block in group.blocks if all(run.scores.ranks(metric, block.task) for metric in metrics)]
     cells = {(block.title, m): ranked_cells(run, block.task, block.split, m) for block in blocks for m in metrics}
     names = [m.name for m in run.methods if all(m.name in row for row in cells.values())]
-    if len(names) < MIN_METHODS or len(blocks) < MIN_TEST_SETS:
+    if len(names) < MIN_METHODS or len({block.task.training_data for block in blocks}) < MIN_TRAINING_SETS:
         return None
     rows = [
         Result(title, name, metric, exact(row[name].mean)) for (title, metric), row in cells.items() for name in names
     ]
     better = {metric: run.scores.better[metric] for metric in metrics}
-    return compare(ResultTable(tuple(rows)), better, digits=DIGITS)
+    return compare(ResultTable(tuple(rows)), better, digits=DIGITS, blocks=group.training_sets)
 
 
 def across_table(run: RunView, group: Group, metric: str) -> Table:
@@ -204,18 +211,17 @@ def across_table(run: RunView, group: Group, metric: str) -> Table:
 
 
 def _ranks(metric: str, comparison: Comparison) -> FilledColumn:
-    """Return mean ranks; shaded are those within the critical difference of the best, where not all are."""
+    """Return mean ranks; shaded are those not significantly different from the best, where some are."""
     ranks = comparison.average_ranks
-    best = min(ranks.values())
-    limit = best + comparison.critical_difference
-    decided = max(ranks.values()) > limit
+    best = next(iter(ranks))
+    decided = any(comparison.differ(best, name) for name in ranks)
 
-    def place(rank: float) -> str:
-        if rank == best:
+    def place(name: str) -> str:
+        if ranks[name] == ranks[best]:
             return "best" if decided else "leading"
-        return "tied" if decided and rank < limit else ""
+        return "tied" if decided and not comparison.differ(best, name) else ""
 
-    cells = {name: TableCell(f"{rank:.2f}", sort_key=f"{rank:.6g}", place=place(rank)) for name, rank in ranks.items()}
+    cells = {name: TableCell(f"{rank:.2f}", sort_key=f"{rank:.6g}", place=place(name)) for name, rank in ranks.items()}
     note = "1 is best; shaded: not significantly different from the best (Nemenyi)"
     return FilledColumn(Column("Mean rank", "", "↓", note, metric=metric), cells)
 
@@ -237,23 +243,33 @@ def _means(values: Mapping[str, Sequence[Cell | None]]) -> dict[str, TableCell]:
 
 
 def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
-    """Return the result of Friedman's test and which methods differ significantly from the best."""
+    """Return the result of Friedman's test and, where it finds differences, which methods the best differs from."""
     if metric in run.scores.not_ranked:
         return "Not ranked: a method that is inaccurate on every test set loses nothing; read it beside accuracy."
     comparison = comparison_over(run, group, [metric])
     if comparison is None:
-        return "Fewer than two methods are ranked on every test set, or fewer than two test sets rank: no mean ranks."
-    ranks, gap = comparison.average_ranks, comparison.critical_difference
-    best = next(iter(ranks))
-    worse = [run.title(name) for name, rank in ranks.items() if rank - ranks[best] >= gap]
+        return (
+            "Fewer than two methods are ranked on every test set, or test sets of fewer than two training sets rank: "
+            "no mean ranks."
+        )
+    ranks, test = comparison.average_ranks, comparison.friedman
+    best, *others = ranks
+    worse = [run.title(name) for name in others if comparison.differ(best, name)]
     better = f"{run.title(best)} ranks best and is significantly better than {listed(worse)}" if worse else ""
     missing = [m.title for m in methods_over(run, group, metric) if m.name not in ranks]
     return (
-        f"Over {counted(len(comparison.datasets), 'test set')}: Friedman χ² = {comparison.friedman.chi2:.2f} (p = "
-        f"{comparison.friedman.p:.2g}), critical difference of mean ranks {gap:.2f}: "
+        f"{term(metric).title} over {_evidence(comparison, 'test sets')}: Friedman χ² = {test.chi2:.2f} (p = "
+        f"{test.p:.2g}), critical difference of mean ranks {comparison.critical_difference:.2f}: "
         f"{better or 'no method is significantly worse than the best'}."
         + (f" Not ranked on every test set: {listed(missing)}." if missing else "")
     )
+
+
+def _evidence(comparison: Comparison, sets: str) -> str:
+    """Return the number of test sets, and of training sets where several share one: these are what is independent."""
+    tests, trained = len(comparison.datasets), comparison.friedman.datasets
+    shared = f" of {number(trained)} training sets, each counted once" if trained < tests else ""
+    return f"{number(tests)} {sets}{shared}"
 
 
 @dataclass(frozen=True)
@@ -313,7 +329,8 @@ def _ranking(
     values = [run.scores.row(task, split, metric) for task, split in test_sets if f"{task.key}/{split}" in dense]
     present = [method for method in run.methods if any(method.name in row for row in values)]
     complete = [method for method in present if all(method.name in cells for cells in dense.values())]
-    if len(dense) < MIN_TEST_SETS or len(complete) < MIN_DIAGRAM_METHODS:
+    blocks = {f"{task.key}/{split}": task.training_data for task, split in test_sets}
+    if len({blocks[key] for key in dense}) < MIN_TRAINING_SETS or len(complete) < MIN_DIAGRAM_METHODS:
         return None
     unique = len({method.title for method in complete}) == len(complete)
     results = [
@@ -321,7 +338,7 @@ def _ranking(
         for key, cells in dense.items()
         for method in complete
     ]
-    comparison = compare(ResultTable(tuple(results)), {metric: run.scores.better[metric]})
+    comparison = compare(ResultTable(tuple(results)), {metric: run.scores.better[metric]}, blocks=blocks)
     left_out = tuple(method.title for method in present if method not in complete)
     return Ranking(name, title, sets, comparison, left_out, tuple(key for key in rows if key not in dense))
 
@@ -329,14 +346,15 @@ def _ranking(
 def ranking_sentence(ranking: Ranking) -> str:
     """Return which method leads, over how many test sets, and which difference they resolve."""
     comparison, ranks = ranking.comparison, ranking.comparison.average_ranks
-    best, tests = min(ranks, key=lambda name: ranks[name]), len(ranking.comparison.datasets)
-    outcome = "some do" if max(ranks.values()) - ranks[best] >= comparison.critical_difference else "none do"
-    few = "; so few test sets resolve little" if tests < 5 else ""
+    best, trained = min(ranks, key=lambda name: ranks[name]), comparison.friedman.datasets
+    outcome = "some do" if any(comparison.differ(best, name) for name in ranks) else "none do"
+    sort = "training" if trained < len(comparison.datasets) else "test"
+    few = f"; so few {sort} sets resolve little" if trained < 5 else ""
     reasons = {"Left out, because they are not ranked on every one": ranking.left_out,
                "Not ranked over, because too few methods are ranked there": ranking.sparse}  # fmt: skip
     without = "".join(f" {reason}: {listed(list(names))}." for reason, names in reasons.items() if names)
     return (
-        f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over {number(tests)} "
-        f"{ranking.sets}. Mean ranks must differ by {comparison.critical_difference:.2f} (at most {len(ranks) - 1} is "
-        f"possible) to be significantly different: {outcome}{few}.{without}"
+        f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over "
+        f"{_evidence(comparison, ranking.sets)}. Mean ranks must differ by {comparison.critical_difference:.2f} "
+        f"(at most {len(ranks) - 1} is possible) to be significantly different: {outcome}{few}.{without}"
     )
