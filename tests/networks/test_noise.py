@@ -41,6 +41,19 @@ def test_concrete_dropout_approaches_a_bernoulli_as_its_temperature_falls(p):
     assert out.max().item() == pytest.approx(1 / (1 - p), rel=1e-5)
 
 
+@pytest.mark.parametrize("p", [1e-7, 1.0 - 1e-7, 1.0 - 2.0**-17])
+def test_a_rate_near_0_or_1_is_rounded_to_neither(p):
+    noise = Dropout(1, p)
+    noise.generator = torch.Generator().manual_seed(0)
+    share = noise.dropped((1_000_000,)).double().mean().item()
+    assert 0.0 < share < 1.0
+    assert share == pytest.approx(p, abs=1e-4)
+    never = Dropout(1, 0.0)
+    never.generator = noise.generator
+    assert not never.dropped((100_000,)).any()
+
+
+
 def test_concrete_noise_is_the_relaxation_of_the_paper():
     p, tau, u = 0.2, 2 / 3, 0.37
     noise = ConcreteDropout(1, start=p, temperature=tau, length_scale=0.1).eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dubio.core.errors import UserError
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.reporting.manifest_view import read_manifest
 from dubio.runner.benchmark_file import parse_benchmark
-from dubio.runner.benchmark_run import prepare_run
+from dubio.runner.benchmark_run import _beside, prepare_run
 from dubio.runner.manifest import subgroup_columns
 from dubio.runner.overrides import Overrides
 from dubio.store import Store
@@ -99,15 +100,38 @@ def test_something_else_is_done_while_the_workers_are_busy_and_only_then(preset_
     small = Overrides(networks=["other-net"], seeds=(0,)).apply(parse_benchmark(preset_table, "paper"))
     threads = []
 
-    def meanwhile() -> None:
+    def meanwhile() -> Iterator[None]:
+        threads.append(threading.current_thread())
+        yield
         threads.append(threading.current_thread())
 
     with Store.open(preset_world.path / "store") as store:
         for _ in range(2):  # the second time nothing is missing
             preset_world.prepared(small).run(store, meanwhile=meanwhile)
-    (thread,) = threads
-    assert thread is not threading.main_thread()
-    assert not thread.is_alive()
+    assert len(threads) == 2
+    assert len({*threads} - {threading.main_thread()}) == 1
+    assert not threads[0].is_alive()
+
+
+def test_after_an_interrupt_no_further_step_is_taken_beside_the_workers():
+    steps, begun, interrupted = [], threading.Event(), threading.Event()
+
+    def meanwhile() -> Iterator[None]:
+        steps.append("first")
+        begun.set()
+        assert interrupted.wait(30)
+        yield
+        steps.append("second")
+
+    def work() -> None:
+        with _beside(meanwhile):
+            assert begun.wait(30)
+            threading.Timer(0.2, interrupted.set).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert steps == ["first"]
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,11 @@ START = """
 import os, sys, time
 from pathlib import Path
 from dubio.runner.executors import LocalExecutor, WorkerOrders
-from dubio.runner.worker_process import Fork
+from dubio.runner.worker_process import Fork, declare_command
 from dubio.store import Store
 import tests.runner.fake_trainer
 folder = Path(sys.argv[1])
+declare_command()
 Store.open(folder / "store").close()
 executor = LocalExecutor(2, WorkerOrders(folder / "store", trainer="tests.runner.fake_trainer"), folder)
 print("once", end="")
@@ -97,7 +98,7 @@ assert second.returncode == 0
 
 
 @linux
-@pytest.mark.parametrize("stream", ["None", "type('Sink', (), {'write': len})()"])
+@pytest.mark.parametrize("stream", ["None", "type('Sink', (), {'write': len})()", "os.fdopen(os.dup2(1, 1), 'w', 1)"])
 def test_a_copy_needs_no_standard_output_of_python(stream: str, tmp_path: Path) -> None:
     code = f"""
 executor.close()
@@ -119,7 +120,10 @@ def test_a_copy_of_a_process_that_has_set_its_threads_becomes_a_worker(tmp_path:
 @linux
 def test_the_thread_of_jemalloc_does_not_hinder_a_copy() -> None:
     pytest.importorskip("pyarrow")
-    code = "import pyarrow; from dubio.runner.worker_process import can_fork; assert can_fork('sys')"
+    code = (
+        "import pyarrow; from dubio.runner.worker_process import can_fork, declare_command\n"
+        "assert not can_fork('sys'); declare_command(); assert can_fork('sys')"
+    )
     subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=True)
 
 
@@ -143,6 +147,78 @@ finally:
     print(" left", end="")
 """
     assert run(code, tmp_path) == "once left"
+
+
+@linux
+def test_a_copy_that_nobody_gets_to_know_ends_with_the_interrupt(tmp_path: Path) -> None:
+    code = """
+executor.close()
+import gc, signal
+def interrupted():
+    global pid
+    pid = fork()
+    if pid:
+        signal.raise_signal(signal.SIGINT)
+    return pid
+fork, os.fork = os.fork, interrupted
+before = len(os.listdir("/proc/self/fd"))
+try:
+    Fork(folder / "copy.log", {})
+except KeyboardInterrupt:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        gc.collect()
+        print(" ended", len(os.listdir("/proc/self/fd")) - before)
+"""
+    assert run(code, tmp_path) == "once ended 0\n"
+
+
+@linux
+def test_a_copy_that_the_system_refuses_leaves_no_pipe_open(tmp_path: Path) -> None:
+    code = """
+executor.close()
+import gc
+before = len(os.listdir("/proc/self/fd"))
+pipe, fork = os.pipe, os.fork
+def refused(*_):
+    raise OSError(24, "Too many open files")
+def second():
+    os.pipe = refused
+    return pipe()
+for name, replacement in (("pipe", second), ("fork", refused)):
+    os.pipe, os.fork = pipe, fork
+    setattr(os, name, replacement)
+    try:
+        Fork(folder / "copy.log", {})
+    except OSError:
+        gc.collect()
+        print(len(os.listdir("/proc/self/fd")) - before, end="")
+"""
+    assert run(code, tmp_path) == "once00"
+
+
+@linux
+def test_a_program_that_calls_dubio_is_never_copied(tmp_path: Path) -> None:
+    """What it has set, such as torch's default type, would be in every copy, and the same fit had other weights."""
+    without = START.replace("declare_command()", "").replace("assert isinstance(first", "assert not isinstance(first")
+    without = without.replace("and isinstance(second", "and not isinstance(second")
+    command = [sys.executable, "-c", without + "executor.close()", str(tmp_path)]
+    subprocess.run(command, env=ENVIRONMENT, timeout=120, check=True)
+
+
+@linux
+def test_a_copy_computes_with_one_thread_where_scikit_learn_was_loaded_before_torch(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "OMP_NUM_THREADS"}
+    code = (
+        "import sklearn.ensemble, torch\n"
+        "from dubio.runner.worker import _use_one_thread\n"
+        "_use_one_thread()\n"
+        "from sklearn.utils._openmp_helpers import _openmp_effective_n_threads\n"
+        "assert _openmp_effective_n_threads() == 1 == torch.get_num_threads()"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment, timeout=120, check=True)
 
 
 @linux
@@ -210,9 +286,18 @@ def test_copies_and_new_interpreters_and_any_number_of_them_give_the_same_bytes(
         code = (
             f"import sys; sys.argv = ['dubio', *{[*arguments, '--out', str(store / 'report')]!r}]\n"
             "import dubio.runner.executors as executors\n"
-            f"allowed = executors.can_fork if {kind == 'copies'} else lambda trainer: False\n"
-            "executors.can_fork = allowed\n"
-            "from dubio.__main__ import main; main()"
+            "made = []\n"
+            "class Counted(executors.Fork):\n"
+            "    def __init__(self, *arguments):\n"
+            "        super().__init__(*arguments)\n"
+            "        made.append(self)\n"
+            "executors.Fork = Counted\n"
+            f"if {kind != 'copies'}: executors.can_fork = lambda trainer: False\n"
+            "from dubio.__main__ import main\n"
+            "try:\n"
+            "    main()\n"
+            "finally:\n"
+            f"    assert len(made) == {jobs if kind == 'copies' else 0}, made\n"
         )
         subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, timeout=300, check=True, capture_output=True)
         paths = sorted((store / "store").rglob("*.safetensors"))

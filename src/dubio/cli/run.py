@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -171,12 +172,16 @@ def _check_margin(margin: float) -> None:
         check_margin(margin)
 
 
-def _load_report() -> None:
-    """Load the reports and prepare one while the workers train; what goes wrong goes wrong again when it is written."""
+def _load_report() -> Iterator[None]:
+    """Load the reports, step by step, while the workers train; what goes wrong goes wrong again when one is written."""
     with suppress(Exception):
+        import_module("dubio.statistics.bootstrap")  # it loads scipy, which takes as long as all the rest
+
+        yield
         from dubio.reporting.reported import get_ready
 
-        get_ready()
+        yield
+        yield from get_ready()
 
 
 def _refreshed(model: Path, benchmark: str | None, options: Mapping[str, Any]) -> tuple[Benchmark, ModelFile]:

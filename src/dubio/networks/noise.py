@@ -73,11 +73,13 @@ class Dropout(Noise):
     def dropped(self, shape: Sequence[int]) -> Tensor:
         """Return which of many values are dropped in a training step, each for itself, at p to the nearest 2⁻¹⁶.
 
-        Four values share one 64-bit draw: a float32 uniform for each takes five times as long.
+        Four values share one 64-bit draw: a float32 uniform for each takes five times as long. A rate other than 0 is
+        rounded neither to 0 nor to 1, which has no 16-bit number.
         """
         count = math.prod(shape)
+        rate = min(max(round(self.p * 2**16), 1), 2**16 - 1) if self.p else 0
         bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
-        return bits.view(torch.int16)[:count].view(*shape) < round(self.p * 2**16) - 2**15
+        return bits.view(torch.int16)[:count].view(*shape) < rate - 2**15
 
     def depth(self) -> int:
         """Return how many of the largest values a maximum over survivors may have to look at.

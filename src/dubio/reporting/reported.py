@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -196,16 +196,18 @@ class Reported(ABC):
         return as_html(self)
 
 
-def get_ready() -> None:
+def get_ready() -> Iterator[None]:
     """Load the packages that draw, start the one that makes pictures, and hash the code that a report depends on.
 
-    Nothing is returned or said: what goes wrong here goes wrong again in the report, which says so.
+    It yields between its steps, so that it need not be finished. Nothing is said: what goes wrong here goes wrong again
+    in the report, which says so.
     """
+    need = partial(need_report_extra, "writing the report")
+    steps: tuple[Callable[[], object], ...] = (code_digest, registered_sections, need, first_picture)
     with suppress(Exception):
-        code_digest()
-        registered_sections()
-        need_report_extra("writing the report")
-        first_picture()
+        for step in steps:
+            step()
+            yield
 
 
 def first_picture() -> bytes:

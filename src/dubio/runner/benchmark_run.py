@@ -163,7 +163,7 @@ class PreparedBenchmark:
     def make(
         self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
         checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
-        resources: Mapping[str, float] = MappingProxyType({}), meanwhile: Callable[[], None] | None = None,
+        resources: Mapping[str, float] = MappingProxyType({}), meanwhile: Callable[[], Iterator[None]] | None = None,
     ) -> ExecutedPlan:  # fmt: skip
         """Make the fits and predictions that are not in the store; write no manifest.
 
@@ -175,7 +175,8 @@ class PreparedBenchmark:
             checkpoint_seconds: Interval at which a running fit is saved.
             show: Whether progress is shown on standard error.
             resources: What a job takes of a Ray cluster, by name.
-            meanwhile: Called in a thread of its own while the workers are busy, if anything is missing.
+            meanwhile: Steps to take in a thread of its own while the workers are busy, if anything is missing; after an
+                error or an interrupt the next step is not taken.
         """
         trial_plan, trials, plan = self._plans()
         missing = missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()])
@@ -190,7 +191,7 @@ class PreparedBenchmark:
         try:
             workers.start(_at_once(missing))
             check_fits(missing, self.trainer)
-            # interrupted, the workers end first: the action may take seconds more
+            # interrupted, the workers end first: the current step may take a second more
             with _beside(meanwhile if missing else None), closing(workers):
                 tuned = self._execute(trial_plan, store, workers, show)
                 choices = choose(trials, store)
@@ -251,16 +252,24 @@ class PreparedBenchmark:
 
 
 @contextmanager
-def _beside(action: Callable[[], None] | None) -> Iterator[None]:
-    """Run an action in a thread of its own during the block, and wait for its end."""
-    thread = None if action is None else threading.Thread(target=action, daemon=True)
-    if thread is not None:
-        thread.start()
+def _beside(steps: Callable[[], Iterator[None]] | None) -> Iterator[None]:
+    """Take steps in a thread of its own during the block and wait for the last, where the block fails for the current.
+
+    The thread is not left alone: a program that ends while a thread of it loads a library may crash.
+    """
+    if steps is None:
+        yield
+        return
+    failed = threading.Event()
+    thread = threading.Thread(target=lambda: any(failed.is_set() for _ in steps()), daemon=True)
+    thread.start()
     try:
         yield
+    except BaseException:
+        failed.set()
+        raise
     finally:
-        if thread is not None:
-            thread.join()
+        thread.join()
 
 
 def _at_once(missing: Sequence[Node]) -> int:

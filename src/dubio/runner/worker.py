@@ -228,7 +228,15 @@ _STORES: list[Store] = []
 
 
 def _use_one_thread() -> None:
-    """Use one thread in every fit and prediction, so that results do not depend on the number of jobs."""
+    """Use one thread in every fit and prediction, so that results do not depend on the number of jobs.
+
+    A copy of a process has its libraries already, for which variables of the environment come too late: torch is told,
+    and so are the others where scikit-learn is loaded, which may have an OpenMP of its own.
+    """
+    if "sklearn" in sys.modules:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)

@@ -1,10 +1,12 @@
 """The process of a worker: a new interpreter, or a copy of this process, which has loaded everything already.
 
 A new interpreter imports torch again, which takes seconds of every worker and memory of its own. A copy (``fork``) has
-what its parent has loaded, at once and in shared memory. It is made only where nothing can go wrong with it: on Linux,
-for the CPU, while this process has a single thread (that of numpy's library, of pyarrow, of a notebook or of CUDA would
-be missing in the copy, perhaps with a lock that it held), and after the trainer was loaded. Both kinds run
-:func:`dubio.runner.worker.main`, with one thread, and end alike: with their standard input, or by a signal.
+what its parent has loaded, at once and in shared memory. It is made only where nothing can go wrong with it: of a
+command of dubio (a program that calls :func:`dubio.run` may have set what a copy would inherit, such as torch's default
+type or its kernels, and the same fit would have other weights), on Linux, for the CPU, while this process has a single
+thread (that of numpy's library, of pyarrow, of a notebook or of CUDA would be missing in the copy, perhaps with a lock
+that it held), and after the trainer was loaded. Both kinds run :func:`dubio.runner.worker.main`, with one thread, and
+end alike: with their standard input, or by a signal.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
@@ -73,9 +75,18 @@ def spawn(log: Path, environment: Mapping[str, str]) -> WorkerProcess:
         )
 
 
+_commands: set[int] = set()
+"""The number of this process, if it is a command of dubio."""
+
+
+def declare_command() -> None:
+    """Say that this process is a command of dubio, in which nobody else's program has set anything."""
+    _commands.add(os.getpid())
+
+
 def can_fork(trainer: str) -> bool:
     """Return whether a copy of this process would be a sound worker with this trainer."""
-    if sys.platform != "linux" or trainer not in sys.modules:
+    if sys.platform != "linux" or os.getpid() not in _commands or trainer not in sys.modules:
         return False
     with suppress(OSError):
         for stream in STREAMS:
@@ -105,26 +116,30 @@ class Fork:
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, OSError, ValueError):  # there may be none, or one that is closed
                 stream.flush()  # or the copy would write it once more
-        orders, stdin = os.pipe()
-        stdout, answers = os.pipe()
-        with log.open("wb") as sink:
+        self.returncode: int | None = None
+        self._noticing = threading.Lock()
+        with ExitStack() as own, ExitStack() as of_copy:
+            sink = of_copy.enter_context(log.open("wb"))
+            orders, stdin = os.pipe()
+            of_copy.callback(os.close, orders)
+            self.stdin: IO[bytes] = own.enter_context(os.fdopen(stdin, "wb"))
+            stdout, answers = os.pipe()
+            of_copy.callback(os.close, answers)
+            self.stdout: IO[bytes] = own.enter_context(os.fdopen(stdout, "rb"))
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, DELIVERED_LATER)
             try:
                 self.pid = os.fork()
                 if self.pid == 0:
                     _serve(orders, answers, sink.fileno(), environment, blocked)
-            except OSError:
-                os.close(stdin)
-                os.close(stdout)
-                raise
+                own.callback(self._give_up)
             finally:
+                # An interrupt that has waited is raised here, and nobody gets to know the copy: it must not live on.
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-                os.close(orders)
-                os.close(answers)
-        self.returncode: int | None = None
-        self.stdin: IO[bytes] = os.fdopen(stdin, "wb")
-        self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
-        self._noticing = threading.Lock()
+            own.pop_all()
+
+    def _give_up(self) -> None:
+        self.kill()
+        self.wait()
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its exit code.
@@ -162,6 +177,7 @@ def _serve(
     orders: int, answers: int, log: int, environment: Mapping[str, str], blocked: Iterable[int | signal.Signals]
 ) -> NoReturn:
     """Be a worker in the copy, and never return into the code that made it."""
+    inherited = sys.stdin, sys.stdout, sys.stderr  # an object that owns its number would close it with its last name
     try:
         os.setsid()  # as for a new interpreter, Ctrl-C is for the parent alone
         for own, stream in zip((orders, answers, log), STREAMS, strict=True):
@@ -177,6 +193,7 @@ def _serve(
 
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         worker.main()
+        del inherited
     except BaseException:
         traceback.print_exc()
         with suppress(Exception):
