@@ -125,15 +125,16 @@ def run_with(
 ) -> RunView:
     """A run with these values, (task, split, metric) → method → one value a run, and seconds of training."""
     names = list(dict.fromkeys(name for cells in values.values() for name in cells))
+    facts = {name: TITLES.get(name, (name, 1, 0)) for name in names}
     methods = tuple(
         MethodView(
             name,
-            title=TITLES[name][0],
-            members=TITLES[name][1],
-            samples=TITLES[name][2],
+            title=title,
+            members=members,
+            samples=samples,
             family=name if name != "deep-ensemble" else "deterministic",
         )
-        for name in names
+        for name, (title, members, samples) in facts.items()
     )
     scores = [
         Score(key, split, "id", name, seed, None, metric, value)
@@ -144,8 +145,8 @@ def run_with(
     one: Any = lambda value: type("C", (), {"n": 1, "mean": value, "std": None})()  # noqa: E731
     costs: Any = {
         (t.key, name): Cost(
-            one(TITLES[name][1]),
-            one((seconds or {}).get(name, 10.0 * TITLES[name][1])),
+            one(facts[name][1]),
+            one((seconds or {}).get(name, 10.0 * facts[name][1])),
             one(1.0),
             one(3),
             one(500.0),
@@ -157,7 +158,7 @@ def run_with(
     }
     runs = (MethodRun("r", (), {}, task=tasks[0].key, method=names[0]),)
     view = Manifest("made", {}, tuple(tasks), methods, runs, ())
-    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
+    better: Any = {RANKED_BY: "lower", "brier": "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
     table = ScoreTable(view, better)
     table.detection = KnownVariance()
     table.extend(scores)

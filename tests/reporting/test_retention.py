@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dubio.core.predictions import Predictions
 from dubio.metrics.quantities import predictive_entropy
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.charts import Series
-from dubio.reporting.retention import referral_chart, scale_of_means
+from dubio.reporting.measures import referral_name
+from dubio.reporting.retention import over_trainings, referral_chart, scale_of_means
+from dubio.reporting.score_table import Score
 from dubio.reporting.section import Figure
 from dubio.reporting.style import Style
 from dubio.reporting.tables import Table
 from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
-from tests.reporting.helpers import EVIL, blocks, of_kind, without_shift
+from tests.reporting.helpers import EVIL, blocks, of_kind, with_scores, without_shift
 from tests.reporting.stored_runs import World, make_world, stored
 
 
@@ -32,6 +35,49 @@ def test_tables_of_the_retained_judge_the_same_methods_as_that_of_all_examples()
         unjudged = {report.run.title(name) for name, verdict in judged.items() if verdict.place == "unjudged"}
         assert {title for title, spread in first.items() if spread.endswith("†")} == unjudged == {"MC dropout"}
         assert "†: not judged" in table.caption
+
+
+def _scores(values: np.ndarray, method: str, metric: str) -> list[Score]:
+    """A value per seed and member, ``[seeds, members]``; of an ensemble, which has one per seed, ``[seeds]``."""
+    single = values.ndim == 2
+    return [
+        Score("screening", "test", "id", method, int(place[0]), int(place[1]) if single else None, metric, float(value))
+        for place, value in np.ndenumerate(values)
+    ]
+
+
+def test_the_standard_error_of_a_single_network_is_over_all_its_trainings(report: Report) -> None:
+    """Three means of three trainings each agreed by chance: ± 0.001 stood beside nine values with s = 0.011."""
+    task = next(one for one in report.tasks if one.key == "screening")
+    metric = referral_name("referral_accuracy", 0.7)
+    nine = 0.8 + 0.011 * np.array([[-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
+    uneven = _scores(nine[:, :1] + 0.02, "mc-dropout", metric) + _scores(nine, "mc-dropout", metric)[1:3]
+    ensemble = np.array([0.82, 0.83, 0.81])
+    scores = [*_scores(nine, "deterministic", metric), *uneven, *_scores(ensemble, "deep-ensemble", metric)]
+    errors = over_trainings(with_scores(report.run, scores), task, "test", metric)
+    assert errors["deterministic"].mean == pytest.approx(0.8)
+    assert errors["deterministic"].error == pytest.approx(stats.sem(nine, axis=None))
+    assert errors["mc-dropout"].mean == pytest.approx(np.mean([*nine[:, 0] + 0.02, *nine[0, 1:]]))
+    assert errors["deep-ensemble"].error == pytest.approx(stats.sem(ensemble))
+    one = over_trainings(with_scores(report.run, _scores(nine[:1, :1], "deterministic", metric)), task, "test", metric)
+    assert one["deterministic"].error is None
+
+
+def test_trainings_tell_the_error_of_a_mean_better_than_means_of_seeds(report: Report) -> None:
+    """Simulated: both estimate σ²/9 without bias, on eight degrees of freedom instead of two."""
+    task = next(one for one in report.tasks if one.key == "screening")
+    metric, generator = referral_name("referral_accuracy", 0.7), np.random.default_rng(0)
+    variances = []
+    for _ in range(1000):
+        values = generator.normal(0.8, 0.01, (3, 3))
+        run = with_scores(report.run, _scores(values, "deterministic", metric))
+        error = over_trainings(run, task, "test", metric)["deterministic"].error
+        assert error is not None
+        variances.append((error**2, stats.sem(values.mean(axis=1)) ** 2))
+    trainings, seeds = np.array(variances).T / (0.01**2 / 9)
+    assert [trainings.mean(), seeds.mean()] == pytest.approx([1.0, 1.0], abs=0.1)
+    assert trainings.var() == pytest.approx(2 / 8, rel=0.2)  # of χ²/d on d degrees of freedom
+    assert seeds.var() == pytest.approx(2 / 2, rel=0.2)
 
 
 def _accuracy_of_retained(predictions: Predictions, uncertainty: np.ndarray, fraction: float) -> float:

@@ -1,39 +1,67 @@
 """Claims of a paper, tested with these results: supported, contradicted or undecided.
 
-A claim is a planned comparison: of two methods on the same test sets, of two networks, or of a value with a range. On
-every test set with evidence the report's own verdict decides, so that no claim is supported by a difference that is
-not significant.
+A claim names its comparisons beforehand: of two methods on the same test sets, of two networks, or of a value with a
+bound. They are corrected together after Holm, for each other alone and not for all pairs that a report compares; the
+chance that a claim is decided by chance is at most 5 %. No claim is supported by a difference that is not significant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from dubio.reporting.leaderboard import verdict_phrase
 from dubio.reporting.section import Block, Card, Cards, Headline, Text
 from dubio.reporting.wording import counted
-from dubio.statistics.verdicts import Verdict
+from dubio.statistics.verdicts import Estimate, Pairs, Verdict, judge_differences
 
 Outcome = Literal["supports", "contradicts", "undecided"]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The outcome of a claim on one test set."""
+    """The outcome of one comparison of a claim, such as that of two methods on one test set."""
 
     outcome: Outcome
     text: str
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A comparison that a claim makes, before it is corrected for the claim's others.
+
+    Attributes:
+        text: The values of both sides, as the beginning of a sentence.
+        advantage: By how much the comparison comes out as claimed; negative where it does not.
+    """
+
+    text: str
+    advantage: Estimate
+
+
+def judged(items: Iterable[Evidence | Planned]) -> tuple[Evidence, ...]:
+    """Return the evidence of one claim, its planned comparisons corrected together."""
+    items = tuple(items)
+    planned = {(str(index), "claimed"): item for index, item in enumerate(items) if isinstance(item, Planned)}
+    tests = judge_differences({key: item.advantage for key, item in planned.items()}, "higher")
+    pairs = Pairs({}, "higher", tests, "methods")
+    verdicts = {int(key[0]): pairs.verdict(*key) for key in planned}
+    return tuple(
+        item
+        if isinstance(item, Evidence)
+        else Evidence(outcome_of(verdicts[index]), f"{item.text}; {verdict_phrase(verdicts[index])}.")
+        for index, item in enumerate(items)
+    )
+
+
+@dataclass(frozen=True)
 class Claim:
-    """A conclusion of a paper with the evidence for and against it; ``unit`` is what one piece of evidence is about."""
+    """A conclusion of a paper with the evidence for and against it."""
 
     statement: str
     where: str
     evidence: tuple[Evidence, ...]
-    unit: str = "test set"
 
     @property
     def outcome(self) -> str:
@@ -54,9 +82,9 @@ class Claim:
 
     @property
     def tally(self) -> str:
-        """The number of test sets for, against and undecided."""
+        """The number of comparisons for, against and undecided."""
         counts = "{} for, {} against, {} undecided".format(*self._counts)
-        return f"{counted(len(self.evidence), self.unit)}: {counts}" if self.evidence else ""
+        return f"{counted(len(self.evidence), 'comparison')}: {counts}" if self.evidence else ""
 
 
 def outcome_of(verdict: Verdict) -> Outcome:

@@ -23,6 +23,7 @@ class Leaderboard:
 
     Attributes:
         task: The task's key.
+        splits: The split of the test set, or several that are averaged.
         test_set: What the test set is called in a sentence.
         metric: The metric.
         cells: Method → its cell, of those with a finite mean, best first.
@@ -31,6 +32,7 @@ class Leaderboard:
     """
 
     task: str
+    splits: tuple[str, ...]
     test_set: str
     metric: str
     cells: Mapping[str, Cell]
@@ -91,7 +93,7 @@ def leaderboard(
         return None
     sign = 1.0 if pairs.better == "lower" else -1.0
     cells = dict(sorted(shown.items(), key=lambda item: sign * item[1].mean))
-    return Leaderboard(task.key, test_set, metric, cells, pairs.against_best(cells), pairs)
+    return Leaderboard(task.key, tuple(splits), test_set, metric, cells, pairs.against_best(cells), pairs)
 
 
 def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequence[str] = ()) -> Leaderboard | None:

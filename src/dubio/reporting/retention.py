@@ -65,33 +65,40 @@ def retention_columns(run: RunView, task: TaskView, split: str, metric: str) -> 
 
 
 @dataclass(frozen=True)
-class OverSeeds:
-    """A mean with its standard error, s/√n over seeds, the members of a seed averaged first; None with one seed."""
+class OverTrainings:
+    """A mean with its standard error, s/√n over n independent trainings; None with one."""
 
     mean: float
     error: float | None
 
 
-def over_seeds(run: RunView, task: TaskView, split: str, metric: str) -> dict[str, OverSeeds]:
-    """Return method → mean and standard error over seeds, where a value is defined for some seed."""
-    values: dict[str, dict[int, list[float]]] = {}
-    for score in run.scores.scores:
-        if (score.task, score.split, score.metric) == (task.key, split, metric) and not math.isnan(score.value):
-            values.setdefault(score.method, {}).setdefault(score.seed, []).append(score.value)
-    means = {method: np.array([np.mean(seed) for seed in seeds.values()]) for method, seeds in values.items()}
-    errors = {m: float(s.std(ddof=1) / np.sqrt(len(s))) if len(s) > 1 else None for m, s in means.items()}
-    return {method: OverSeeds(float(seeds.mean()), errors[method]) for method, seeds in means.items()}
+def over_trainings(run: RunView, task: TaskView, split: str, metric: str) -> dict[str, OverTrainings]:
+    """Return method → mean and standard error over trainings, where a value is defined for some.
+
+    All seeds of a task share its splits, and what is random in a training depends on its seed and member
+    (:mod:`dubio.training.seeds`): two trainings of one seed are as independent as two of different seeds, so that each
+    is a unit. An ensemble pools the members of a seed, so that its units are seeds. Other splits would vary more.
+    """
+    return {
+        method: OverTrainings(cell.mean, None if cell.std is None else cell.std / math.sqrt(cell.n))
+        for (key, name, method, measure), cell in run.scores.cells.items()
+        if (key, name, measure) == (task.key, split, metric) and cell.n
+    }
 
 
-def with_standard_errors(column: FilledColumn, seeds: Mapping[str, OverSeeds]) -> FilledColumn:
-    """Return the column with the standard error over seeds instead of the spread over runs."""
+over_seeds = over_trainings
+"""The name by which the section of two classes imports it."""
+
+
+def with_standard_errors(column: FilledColumn, trainings: Mapping[str, OverTrainings]) -> FilledColumn:
+    """Return the column with the standard error over trainings instead of the spread over runs."""
     cells = dict(column.cells)
     for name, cell in cells.items():
-        if name in seeds:
-            error = seeds[name].error
-            spread = "(1 seed)" if error is None else f"± {error:.3f}"
+        if name in trainings:
+            error = trainings[name].error
+            spread = "(1 run)" if error is None else f"± {error:.3f}"
             spread += " †" if cell.spread.endswith("†") else ""
-            cells[name] = replace(cell, text=f"{seeds[name].mean:.3f}", spread=spread)
+            cells[name] = replace(cell, text=f"{trainings[name].mean:.3f}", spread=spread)
     return FilledColumn(column.column, cells)
 
 

@@ -21,6 +21,7 @@ from dubio.statistics.limits import intervals
 from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs, own_terms
 from dubio.statistics.trainings import Key as Fits
 from dubio.statistics.verdicts import (
+    Estimate,
     Pairs,
     Question,
     Replicates,
@@ -384,19 +385,29 @@ class ScoreTable:
         system is its bootstrap interval where there is one; of detection, and of several splits together, there is not.
         """
         cells = self.row(task, splits, metric)
+        own = {name: cell.interval for name, cell in cells.items() if cell.interval is not None}
+        bootstrap = {name: interval for name, interval in own.items() if isfinite(interval.low)}
+        estimates = self.estimates(task, splits, metric)
+        return bootstrap | {
+            name: interval
+            for name, estimate in estimates.items()
+            if name not in bootstrap
+            for interval in intervals({name: estimate}).values()
+        }
+
+    def estimates(self, task: TaskView, splits: Sequence[str], metric: str) -> dict[str, Estimate]:
+        """Return method → its mean with the terms of its variance, over trainings and test examples, where known."""
+        cells = self.row(task, splits, metric)
         sample = self._sample(task, tuple(splits), metric, cells)
         systems = self.question == "systems"
         trained = {} if systems else own_terms(self.trainings(task, splits, metric), self.variance_groups)
-        own = {name: cell.interval for name, cell in cells.items() if cell.interval is not None}
-        results = {name: interval for name, interval in own.items() if isfinite(interval.low)}
+        results: dict[str, Estimate] = {}
         for name, cell in cells.items():
-            if name in results:
-                continue
             over_examples = None if sample is None else sample.own_term(name)
             terms = [] if over_examples is None else [over_examples]
             terms += [(trained[name].variance, trained[name].freedom)] if name in trained else []
             if isfinite(cell.mean) and (sample is not None or any(variance for variance, _ in terms)):
-                results |= intervals({name: (cell.mean, terms)})
+                results[name] = cell.mean, terms
         return results
 
     def _sample(self, task: TaskView, names: tuple[str, ...], metric: str, cells: Mapping[str, Cell]) -> Rows | None:

@@ -222,6 +222,12 @@ class Pairs:
         judged: Place = "tied" if test.better is None else "best" if test.better == first else "behind"
         return Verdict(judged, difference, test.resolves, test.adjusted_p)
 
+    def advantage(self, first: str, second: str) -> Estimate:
+        """Return by how much the first is better than the second, with the variance of that in one term."""
+        test = self._by_names[frozenset((first, second))]
+        sign = 1.0 if (test.first == first) == (self.better == "higher") else -1.0
+        return sign * test.difference, [] if math.isinf(test.resolves) else [(test.error**2, test.freedom)]
+
     def against_best(self, among: Collection[str] = ()) -> dict[str, Verdict]:
         """Judge every system that has a value against the one with the best mean.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dubio.core.documents import parse_toml
 from dubio.core.types import Direction
-from dubio.reporting.claims import Claim, Evidence
+from dubio.reporting.claims import Claim, Evidence, Planned, judged
 from dubio.reporting.score_table import Cell
 from dubio.reporting.tables import TableCell
 from dubio.reporting.wording import signed
@@ -65,16 +65,15 @@ def paper_of(study: str) -> dict[str, Any]:
 
 
 def claims_of(
-    study: str, test: Callable[[Mapping[str, Any]], Iterable[Evidence]], unit: str = "test set"
+    study: str, test: Callable[[Mapping[str, Any]], Iterable[Evidence | Planned]]
 ) -> tuple[Claim, ...]:
     """Return every claim of a study's paper with its evidence.
 
     Args:
         study: The study.
         test: Yields the evidence for one claim of ``paper.toml``, which names the kind of test and its arguments.
-        unit: What one piece of evidence is about.
     """
-    return tuple(Claim(c["statement"], c["where"], tuple(test(c)), unit) for c in paper_of(study)["claim"])
+    return tuple(Claim(c["statement"], c["where"], judged(test(c))) for c in paper_of(study)["claim"])
 
 
 def _lines(study: str, name: str) -> list[str]:

@@ -12,7 +12,7 @@ from dubio.metrics.selective import referral_gain
 from dubio.referral.units import rounded_uncertainty
 from dubio.reporting import Report, build_report
 from dubio.reporting.measures import referral_name
-from dubio.reporting.retention import over_seeds
+from dubio.reporting.retention import over_trainings
 from dubio.reporting.section import Figure
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.reporting.sections.two_class_referral import (
@@ -72,21 +72,24 @@ def test_referral_scores_of_a_shift_are_those_of_its_own_rows(eyes_world: World,
     assert control.mean == cells["eyes", "poor", "deterministic", "accuracy"].mean
 
 
-def test_errors_in_the_table_are_standard_errors_over_seeds(eyes: Report) -> None:
+def test_errors_in_the_table_are_standard_errors_over_trainings(eyes: Report) -> None:
     task, name = eyes.tasks[0], referral_name("referral_accuracy", 0.7)
     values = eyes.run.scores.cells["eyes", "test", "mc-dropout", name].values
-    seeds = over_seeds(eyes.run, task, "test", name)["mc-dropout"]
+    trainings = over_trainings(eyes.run, task, "test", name)["mc-dropout"]
     assert len(values) == len(SEEDS)
-    assert seeds.mean == pytest.approx(np.mean(values))
-    assert seeds.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
+    assert trainings.mean == pytest.approx(np.mean(values))
+    assert trainings.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
     scores = eyes.run.scores.scores
     members = [replace(score, member=1, value=score.value + 0.02) for score in scores]
-    both = over_seeds(with_scores(eyes.run, [*scores, *members]), task, "test", name)["mc-dropout"]
-    assert (both.mean, both.error) == (pytest.approx(seeds.mean + 0.01), pytest.approx(seeds.error))
-    table = section_of(eyes, TwoClassReferral).retention_table(eyes.run, task, "test", "referral_accuracy")
+    twice = with_scores(eyes.run, [*scores, *members])
+    section, four = section_of(eyes, TwoClassReferral), [*values, *(value + 0.02 for value in values)]
+    table = section.retention_table(twice, task, "test", "referral_accuracy")
     assert [column.title for column in table.columns] == ["100%", "90%", "80%", "70%", "60%", "50%"]
-    assert table.rows[1].cells[3].plain == f"{seeds.mean:.3f} ± {seeds.error:.3f}"
+    assert table.rows[1].cells[3].plain == f"{np.mean(four):.3f} ± {stats.sem(four):.3f}"
+    everything = eyes.run.scores.cells["eyes", "test", "deterministic", "accuracy"].values
+    four = [*everything, *(value + 0.02 for value in everything)]
     assert table.rows[-1].control
+    assert {cell.plain for cell in table.rows[-1].cells} == {f"{np.mean(four):.3f} ± {stats.sem(four):.3f}"}
 
 
 def test_a_split_of_one_class_has_no_auc_and_reports_why(eyes: Report) -> None:

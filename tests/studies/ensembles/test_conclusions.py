@@ -54,6 +54,9 @@ NETWORK = augmented_pair("deterministic", 1.9, [0.1, 0.11, 0.09, 0.1], role="net
     [
         ([0.001, -0.001, 0.0], "supports"),
         ([0.05, 0.051, 0.049], "contradicts"),
+        ([-0.05, -0.051, -0.049], "contradicts"),  # a harm is no small effect
+        ([-0.001, -0.002, 0.0], "supports"),
+        ([-0.02, -0.03, -0.03], "undecided"),
         ([0.02, 0.03, 0.03], "undecided"),
         ([-0.2, 0.2, 0.02], "undecided"),
     ],

@@ -42,7 +42,7 @@ def test_claims_may_be_mixed_and_need_data() -> None:
     results = run_with([task_view("a", 2), task_view("b", 3)], values)
     found = claim(results, "a deep ensemble scores better")
     assert found.outcome == "mixed"
-    assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
+    assert found.tally == "two comparisons: 1 for, 1 against, 0 undecided"
     assert claim(results, "BERT").outcome == "no data"
     tested = claims(results)
     assert len([each for each in tested if each.evidence]) == 1
@@ -68,6 +68,30 @@ def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
     assert "(TextCNN) against" in found.evidence[0].text
 
 
+def test_a_claim_is_corrected_for_its_own_comparisons_alone() -> None:
+    """Sixteen methods beside the pair take nothing from it; twelve test sets of one claim take their share."""
+    pair = {"deterministic": (0.50, 0.52, 0.48), "deep-ensemble": (0.38, 0.40, 0.36)}
+    others = {f"other-{i}": (0.47, 0.49, 0.45) for i in range(16)}
+    one = run_with([task_view("a", 2)], {("a", "test", RANKED_BY): {**pair, **others}})
+    assert one.scores.pairs(one.tasks[0], "test", RANKED_BY).verdict(*pair).place == "tied"
+    assert claim(one, "a deep ensemble scores better").outcome == "supported"
+    pair["deep-ensemble"] = (0.30, 0.32, 0.28)
+    for number, outcome in ((4, "supported"), (12, "cannot be decided")):
+        names = [f"task-{i}" for i in range(number)]
+        many = run_with([task_view(n, 2) for n in names], {(n, "test", RANKED_BY): pair for n in names})
+        (test,) = many.scores.pairs(many.tasks[0], "test", RANKED_BY).tests
+        assert (number * test.p < 0.05) == (outcome == "supported")
+        assert claim(many, "a deep ensemble scores better").outcome == outcome
+
+
+def test_the_brier_score_is_evidence_too() -> None:
+    low, high = (0.30, 0.31, 0.29), (0.50, 0.51, 0.49)
+    values = {("a", "test", "brier"): {"deterministic": high, "deep-ensemble": low}}
+    (evidence,) = claim(run_with([task_view("a", 2)], values), "a deep ensemble scores better").evidence
+    assert evidence.outcome == "supports"
+    assert "Brier" in evidence.text
+
+
 def test_domains_near_a_coin() -> None:
     away = task_view("a", 2, away=(("there", "shift"),))
     near = run_with(
@@ -78,6 +102,8 @@ def test_domains_near_a_coin() -> None:
     )
     assert claim(near, "chance").outcome == "supported"
     assert claim(far, "chance").outcome == "contradicted"
+    once = run_with([away], {("a", "there", AUROC): {"deterministic": (0.61,), "mc-dropout": (0.7, 0.71)}})
+    assert claim(once, "chance").outcome == "cannot be decided"
 
 
 def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:

@@ -220,7 +220,7 @@ def _quantities(run: RunView, task: TaskView, novel: TestSet) -> Leaderboard | N
     pairs = quantity_pairs(run, task, novel.splits, leader.method, quantities)
     cells = {name: Cell(runs.values) for name, runs in sorted(pairs.scores.items(), key=lambda item: -item[1].mean)}
     title = f"{task.key} → {novel.title}, {run.title(leader.method)}"
-    return Leaderboard(task.key, title, "ood_auroc", cells, pairs.against_best(), pairs)
+    return Leaderboard(task.key, tuple(novel.splits), title, "ood_auroc", cells, pairs.against_best(), pairs)
 
 
 def _tasks(run: RunView) -> list[TaskView]:
