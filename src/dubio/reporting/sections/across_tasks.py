@@ -348,8 +348,8 @@ def ranking_sentence(ranking: Ranking) -> str:
     comparison, ranks = ranking.comparison, ranking.comparison.average_ranks
     best, trained = min(ranks, key=lambda name: ranks[name]), comparison.friedman.datasets
     outcome = "some do" if any(comparison.differ(best, name) for name in ranks) else "none do"
-    sort = "training" if trained < len(comparison.datasets) else "test"
-    few = f"; so few {sort} sets resolve little" if trained < 5 else ""
+    kind = "training" if trained < len(comparison.datasets) else "test"
+    few = f"; so few {kind} sets resolve little" if trained < 5 else ""
     reasons = {"Left out, because they are not ranked on every one": ranking.left_out,
                "Not ranked over, because too few methods are ranked there": ranking.sparse}  # fmt: skip
     without = "".join(f" {reason}: {listed(list(names))}." for reason, names in reasons.items() if names)
