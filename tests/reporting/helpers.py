@@ -159,6 +159,7 @@ def run_with(
     runs = (MethodRun("r", (), {}, task=tasks[0].key, method=names[0]),)
     view = Manifest("made", {}, tuple(tasks), methods, runs, ())
     better: Any = {RANKED_BY: "lower", "brier": "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
+    better |= {metric: "higher" for *_, metric in values if metric.startswith("referral_")}
     table = ScoreTable(view, better)
     table.detection = KnownVariance()
     table.extend(scores)

@@ -1,1 +1,1 @@
-"""The study of diabetic-retinopathy screening (R): its benchmark; its tables and figures are generic sections."""
+"""The study of diabetic-retinopathy screening (R): its benchmark and conclusions; its figures are generic sections."""
