@@ -6,11 +6,11 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dubio.core.errors import DubioError, UserError
-from dubio.reporting.stored_run import Run, open_run
+from dubio.reporting.stored_run import open_run
 from results.errata import write_errata
 from results.pages import Page, Study, check_forecast, forecast, make_part, make_run, page_named
 from results.weak_labels import left_to_train, write_weak_labels
@@ -94,25 +94,12 @@ def write(page: Page, studies: Sequence[Study], data: Path, store: Path, *, make
         raise UserError(f"--write trains nothing, and {sum(left.values())} trainings of the page are not in {store}.")
     complete = [study for study in studies if not left.get(study)]
     runs = {study: open_run(make_run(study, data, store), store=store) for study in complete}
-    dropped = write_page(page, runs, further_runs(page, runs, data, store, make=make))
+    dropped = write_page(page, runs)
     if lacking:
         print(f"Sections that stay as they are, with the trainings they lack: {', '.join(lacking)}.", file=sys.stderr)
     if dropped:
         print(f"Sections that pages.toml does not name, now gone: {', '.join(dropped)}.", file=sys.stderr)
     return page.path
-
-
-def further_runs(
-    page: Page, runs: Mapping[Study, Run], data: Path, store: Path, *, make: bool
-) -> tuple[Run, ...] | None:
-    """Return the further runs of the section on several studies; None where one, or one of those, is missing."""
-    across = page.across
-    if across is None or not {*across.studies} <= {study.heading for study in runs}:
-        return None
-    studies = [Study(across.heading, command, trainings=0) for command in across.further]
-    if not make and any(forecast(study, data, store)["trainings_left"] for study in studies):
-        return None
-    return tuple(open_run(make_run(study, data, store), store=store) for study in studies)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class Study:
         made_of: What these are, if the number alone would surprise.
         parts: The number of shards in which it is made.
         sections: The sections of its report whose tables the page shows.
+        without: Endings of headings in these sections; what stands below such a heading is left out.
         figures: The figures of its report that the page shows, by the names of their files.
         prefix: The beginning of these files' names on the page, where figures of other studies have the same names.
     """
@@ -49,6 +50,7 @@ class Study:
     made_of: str = ""
     parts: int = 1
     sections: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     prefix: str = ""
 
@@ -63,16 +65,16 @@ class Across:
 
     Attributes:
         heading: Its heading.
-        studies: The headings of these studies.
-        further: The commands of further runs, such as a study of the page with one seed, where the others have one.
+        studies: The headings of these studies; their numbers of seeds may differ.
         sections: The sections of their common report that it shows.
+        without: Endings of headings in these sections; what stands below such a heading is left out.
         figures: The figures of that report, by the names of their files.
     """
 
     heading: str
     studies: tuple[str, ...]
-    further: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
 
 

@@ -19,7 +19,6 @@ from dubio.core.weights import Weights
 from dubio.metrics.metric import metric_named
 from dubio.statistics.bootstrap import Statistic, metric_statistic, replicate, units_of
 from dubio.statistics.paired import units_of_smaller_side
-from dubio.statistics.ranks import kendall_tau
 from dubio.statistics.trainings import VarianceTerm
 from dubio.statistics.verdicts import (
     PairTest,
@@ -235,20 +234,6 @@ def linearised(values: FloatArray, rows: IntArray, count: int) -> FloatArray:
 def _on_rows(statistic: Statistic, rows: IntArray, weights: Weights) -> FloatArray:
     """Evaluate a statistic of some rows on weights of all rows."""
     return statistic(weights if len(rows) == len(weights.counts) else Weights(weights.counts[rows]))
-
-
-def order_agreement(runs: Runs, base: str, task: str, metric: str) -> tuple[float, int] | None:
-    """Return Kendall's τ of the orders of the methods that both tasks have, and how many these are."""
-    both = {m: set(own) & set(runs[task, m]) for (name, m), own in runs.items() if name == base and (task, m) in runs}
-    methods = [method for method, shared in both.items() if shared]
-    detection = "ood" in metric_named(metric).needs
-
-    def score(side: str, method: str) -> float:
-        own = [runs[side, method][key] for key in sorted(both[method], key=str)]
-        return float(np.mean([metric_named(metric).compute(_read(stored, detection)) for stored in own]))
-
-    tau = kendall_tau(*([score(side, method) for method in methods] for side in (base, task)))
-    return None if tau is None else (tau, len(methods))
 
 
 def _read(stored: Stored, detection: bool) -> Predictions:

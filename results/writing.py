@@ -20,6 +20,7 @@ from dubio.reporting.section import Block, Cards, Headline, Text
 from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
+from dubio.reporting.wording import counted
 from results.pages import ROOT, Across, Page, Study
 from results.tables import markdown_table, score_table, severity_table
 
@@ -29,6 +30,11 @@ NOT_RUN = ("Not run yet.",)
 
 MOST_COLUMNS = 20
 """Columns of a table that a page of text can show."""
+
+SPREADS = (
+    "Spreads are standard deviations over the seeds of a section, of single fits over all members trained; with one "
+    "seed an ensemble has no spread."
+)
 
 MOST_EVIDENCE = 3
 """Pieces of evidence for a claim that a page shows whatever they say; of more, those alone that decide something."""
@@ -43,19 +49,18 @@ DIGITS = (
 """Measured with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and ONEDNN_MAX_CPU_ISA=AVX2."""
 
 
-def write_page(page: Page, runs: Mapping[Study, Run], further: Sequence[Run] | None = ()) -> tuple[str, ...]:
-    """Write a page; sections of studies without a run stay as the page has them.
+def write_page(page: Page, runs: Mapping[Study, Run]) -> tuple[str, ...]:
+    """Write a page; sections of studies without a run, and one on several of which one has none, stay as they are.
 
     Args:
         page: The page.
         runs: The runs of its studies.
-        further: Further runs of its section on several studies; None where that section is to stay as it is.
 
     Returns:
         The headings of earlier sections that the page no longer has.
     """
     earlier = sections_of(page.path.read_text(encoding="utf-8")) if page.path.is_file() else {}
-    write_file(page.path, "\n".join(_lines(page, runs, further, earlier)) + "\n")
+    write_file(page.path, "\n".join(_lines(page, runs, earlier)) + "\n")
     headings = [study.heading for study in page.studies] + ([page.across.heading] if page.across else [])
     return tuple(heading for heading in earlier if heading not in headings)
 
@@ -72,29 +77,51 @@ def sections_of(text: str) -> dict[str, list[str]]:
     return sections
 
 
-def _lines(
-    page: Page, runs: Mapping[Study, Run], further: Sequence[Run] | None, earlier: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
+def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    sections = dict(_sections(page, runs, earlier))
     yield f"# {page.title}"
     yield from ("", MARK.format(name=page.name), "", DIGITS)
     yield from ("", page.scope) if page.scope else ()
+    yield from summary_lines(sections)
+    yield from reading_lines(runs.values())
+    for heading, lines in sections.items():
+        yield from ("", f"## {heading}", *lines)
+
+
+def _sections(
+    page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield headings with their lines: of the runs at hand, of others as the page has them."""
     figures = page.path.parent / "figures"
     for study in page.studies:
-        yield from ("", f"## {study.heading}")
         if study in runs:
-            yield from ("", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
-            yield from study_lines(study, runs[study])
-            yield from figure_lines(study.figures, runs[study], figures, study.prefix)
+            command = ("", "```sh", f"dubio run {study.command.format(data='DATA')}", "```", "")
+            shown = figure_lines(study.figures, runs[study], figures, study.prefix)
+            yield study.heading, [*command, *study_lines(study, runs[study]), *shown]
         else:
-            yield from ("", *kept(earlier.get(study.heading, NOT_RUN)))
+            yield study.heading, ["", *kept(earlier.get(study.heading, NOT_RUN))]
     if page.across:
-        yield from ("", f"## {page.across.heading}")
-        chosen = {study.heading: run for study, run in runs.items() if study.heading in page.across.studies}
-        if further is not None and len(chosen) == len(page.across.studies):
-            own = [chosen[heading] for heading in page.across.studies]
-            yield from across_lines(page.across, [*own, *further], figures)
+        by_heading = {study.heading: run for study, run in runs.items()}
+        if by_heading.keys() >= {*page.across.studies}:
+            chosen = {heading: by_heading[heading] for heading in page.across.studies}
+            yield page.across.heading, list(across_lines(page.across, chosen, figures))
         else:
-            yield from ("", *kept(earlier.get(page.across.heading, NOT_RUN)))
+            yield page.across.heading, ["", *kept(earlier.get(page.across.heading, NOT_RUN))]
+
+
+def summary_lines(sections: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the first finding on every task of every section, for readers who want no tables."""
+    findings = []
+    for heading, lines in sections.items():
+        where, told = heading, False
+        for line in lines:
+            if line.startswith("### "):
+                where, told = f"{heading}, {line.removeprefix('### ')}", False
+            elif line.startswith("- ") and not line.startswith("- **") and not told:  # those are claims of a paper
+                findings.append(f"- **{where}**: {line.removeprefix('- ')}")
+                told = True
+    if findings:
+        yield from ("", "In short, with the first finding on every task:", "", *findings)
 
 
 def kept(lines: Sequence[str]) -> Sequence[str]:
@@ -103,12 +130,20 @@ def kept(lines: Sequence[str]) -> Sequence[str]:
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def across_lines(across: Across, runs: Sequence[Run], folder: Path) -> Iterator[str]:
-    """Yield what the common report of several runs of one store says."""
-    run = open_run(*(own.name for own in runs), store=runs[0].store)
-    commands = [f"`dubio run {command}`" for command in across.further]
-    yield from ("", f"{version_sentence()} Of: {', '.join([*across.studies, *commands])}.")
-    yield from section_lines(run, None, across.sections)
+def reading_lines(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield once how significance and spreads are computed, in words that hold for any number of seeds."""
+    texts = (how_to_read(run.built.run).partition("Spreads are ")[0] for run in runs)
+    for text in dict.fromkeys(texts):
+        yield from ("", f"{text}{SPREADS}")
+
+
+def across_lines(across: Across, runs: Mapping[str, Run], folder: Path) -> Iterator[str]:
+    """Yield what the common report of several runs of one store, by heading, says."""
+    run = open_run(*(own.name for own in runs.values()), store=next(iter(runs.values())).store)
+    seeds = {heading: counted(len(own.built.run.manifest.seeds), "seed") for heading, own in runs.items()}
+    studies = "; ".join(f"{heading} ({count})" for heading, count in seeds.items())
+    yield from ("", f"{version_sentence()} Of: {studies}.")
+    yield from section_lines(run, None, across)
     yield from figure_lines(across.figures, run, folder)
 
 
@@ -142,9 +177,8 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
         yield severity_table(run.results, task) if task.many_corruptions else score_table(own)
         yield ""
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
-        yield from section_lines(run, task, study.sections)
-    yield from section_lines(run, None, study.sections)
-    yield from ("", how_to_read(view))
+        yield from section_lines(run, task, study)
+    yield from section_lines(run, None, study)
 
 
 def few_colours(image: bytes) -> bytes:
@@ -154,27 +188,45 @@ def few_colours(image: bytes) -> bytes:
     return target.getvalue()
 
 
-def section_lines(run: Run, task: TaskView | None, names: Sequence[str]) -> Iterator[str]:
+def section_lines(run: Run, task: TaskView | None, shown: Study | Across) -> Iterator[str]:
     """Yield what sections of the report show of a task, or with None of the whole run; figures are named one by one.
 
     Raises:
         UnknownName: For a section that there is not.
     """
     placed = {section.name: section for section in run.built.sections}
-    check_known("section of a study", names, placed)
-    for section in (placed[name] for name in names if task is None or placed[name].part == "task"):
-        yield from blocks_lines(run.built.blocks(section, task))
+    check_known("section of a study", shown.sections, placed)
+    for section in (placed[name] for name in shown.sections if task is None or placed[name].part == "task"):
+        yield from blocks_lines(without_headings(run.built.blocks(section, task), shown.without))
+
+
+def without_headings(blocks: Iterable[Block], endings: tuple[str, ...]) -> Iterator[Block]:
+    """Yield blocks without those headings that have one of these endings, and without what stands below them."""
+    left_out = False
+    for block in blocks:
+        if isinstance(block, Headline):
+            left_out = block.text.endswith(endings)
+        if not left_out:
+            yield block
 
 
 def blocks_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield blocks as Markdown: headings where something follows, and of folded tables their titles alone."""
+    """Yield blocks as Markdown: headings where something follows, and of folded tables their titles alone.
+
+    A text that follows a folded table is about it, and means nothing without it.
+    """
     heading: list[str] = []
     further = []
+    after_folded = False
     for block in blocks:
+        if isinstance(block, Text) and after_folded:
+            continue
+        after_folded = False
         if isinstance(block, Headline):
             heading = ["", f"#### {block.text}"]
         elif isinstance(block, Table) and block.title and not block.shown:
             further.append(block.title)
+            after_folded = True
         elif lines := list(block_lines(block)):
             yield from (*heading, *lines)
             heading = []

@@ -63,7 +63,7 @@ def test_the_standard_error_of_a_single_network_is_over_all_its_trainings(report
     assert one["deterministic"].error is None
 
 
-def test_trainings_tell_the_error_of_a_mean_better_than_means_of_seeds(report: Report) -> None:
+def test_nine_trainings_estimate_the_error_of_their_mean_better_than_three_means_of_seeds(report: Report) -> None:
     """Simulated: both estimate σ²/9 without bias, on eight degrees of freedom instead of two."""
     task = next(one for one in report.tasks if one.key == "screening")
     metric, generator = referral_name("referral_accuracy", 0.7), np.random.default_rng(0)

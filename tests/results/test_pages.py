@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import results.__main__ as results
-from results.pages import FILE, ROOT, Study, check_forecast, forecast, make_part, page_named, read_pages
+from results.pages import FILE, ROOT, check_forecast, forecast, make_part, page_named, read_pages
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark_file import benchmark_files, load_benchmark
 
 PAGES = read_pages()
 STUDIES = [(page.name, study) for page in PAGES.values() for study in page.studies]
-STUDIES += [
-    (page.name, Study(page.across.heading, command, trainings=0))
-    for page in PAGES.values() if page.across for command in page.across.further
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "study"), STUDIES, ids=[f"{name}: {study.heading}" for name, study in STUDIES])
@@ -88,7 +85,7 @@ def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, caps
     monkeypatch.setattr(results, "forecast", lambda *arguments: {"trainings_left": next(left)})
     monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
     monkeypatch.setattr(results, "open_run", lambda name, store: name)
-    monkeypatch.setattr(results, "write_page", lambda page, runs, further: (written.update(runs), ("Gone",))[1])
+    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ("Gone",))[1])
     assert results.main(["retina", "--write", "--store", str(tmp_path / "store")]) == 0
     first, second, third = page_named("retina").studies
     assert written == {first: first.heading, third: third.heading}
@@ -102,7 +99,7 @@ def test_writing_a_page_names_the_sections_that_stay(tmp_path, monkeypatch, caps
 def test_a_study_that_a_page_does_not_have_is_refused(tmp_path):
     other = tmp_path / "pages.toml"
     other.write_text(
-        FILE.read_text(encoding="utf-8").replace('studies = ["Amazon, t', 'studies = ["Amazno, t', 1), "utf-8"
+        FILE.read_text(encoding="utf-8").replace('"CLINC-OOS", "Amazon, t', '"CLINC-OOS", "Amazno, t', 1), "utf-8"
     )
     with pytest.raises(UserError, match="Amazon, twelve pairs"):
         read_pages(other)
@@ -112,7 +109,7 @@ def test_one_section_is_made_and_written_alone(tmp_path, monkeypatch, capsys):
     written = {}
     monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.heading)
     monkeypatch.setattr(results, "open_run", lambda name, store: name)
-    monkeypatch.setattr(results, "write_page", lambda page, runs, further: (written.update(runs), ())[1])
+    monkeypatch.setattr(results, "write_page", lambda page, runs: (written.update(runs), ())[1])
     second = page_named("retina").studies[1]
     assert results.main(["retina", "--study", second.heading, "--store", str(tmp_path / "store")]) == 0
     assert written == {second: second.heading}
@@ -122,18 +119,56 @@ def test_one_section_is_made_and_written_alone(tmp_path, monkeypatch, capsys):
     assert second.heading in message
 
 
-def test_the_section_on_several_studies_needs_all_its_runs(tmp_path, monkeypatch):
-    """Of CLINC one seed is enough there, so that its own section need not be made for it."""
+def test_published_values_and_conclusions_of_the_text_paper_are_shown_once():
+    """CLINC's stood in its section, of three seeds, and over the corpora, of one, so that their counts differed."""
     page = page_named("text")
-    across = page.across
-    left = dict.fromkeys(across.further, 0)
-    monkeypatch.setattr(results, "forecast", lambda study, *arguments: {"trainings_left": left[study.command]})
-    monkeypatch.setattr(results, "make_run", lambda study, *arguments: study.command)
-    monkeypatch.setattr(results, "open_run", lambda name, store: name)
-    runs = {study: study.heading for study in page.studies if study.heading in across.studies}
-    assert "CLINC-OOS" not in runs.values()
-    assert results.further_runs(page, runs, tmp_path, tmp_path, make=False) == across.further
-    assert results.further_runs(page, dict([*runs.items()][1:]), tmp_path, tmp_path, make=True) is None
-    left[across.further[0]] = 3
-    assert results.further_runs(page, runs, tmp_path, tmp_path, make=False) is None
-    assert results.further_runs(page, runs, tmp_path, tmp_path, make=True) == across.further
+    published, conclusions = ("ours and published",), ("Its conclusions, tested here",)
+    headings = [study.heading for study in page.studies if "paper" in study.sections]
+    assert headings == ["CLINC-OOS", "20 Newsgroups, in-domain", "Reuters, in-domain (multi-label)"]
+    assert {study.without for study in page.studies if "paper" in study.sections} == {conclusions}
+    assert "paper" in page.across.sections
+    assert page.across.without == published
+    assert "CLINC-OOS" in page.across.studies
+    assert not [study.heading for study in page.studies if "across" in study.sections]
+
+
+@pytest.mark.parametrize("study", [study for study in page_named("text").studies if "networks" in study.made_of],
+                         ids=lambda study: study.heading)  # fmt: skip
+def test_what_trainings_are_made_of_adds_up(study):
+    """“nine of six set-ups” did not read; the parts that a sentence names are the trainings that a study states."""
+    sources = 4 if "for each of four sources" in study.made_of else 1
+    numbers = {"two": 2, "five": 5, "nine": 9, "15": 15}
+    count = re.search(r"(\w+) networks(?: of each of (\w+) kinds)?, which the (\w+) set-ups share", study.made_of)
+    networks = numbers[count[1]] * (numbers[count[2]] if count[2] else 1)
+    baselines = 2 if "two plain baselines" in study.made_of else 0
+    assert sources * (networks + baselines) == study.trainings
+    assert ("--no-baselines" in study.command) == (baselines == 0)
+
+
+def test_the_scope_of_the_ensembling_study_states_the_agreement_that_its_page_measures():
+    """It said that the paper's order of methods can be reproduced, above values of τ around zero."""
+    page = page_named("ensembles")
+    measured = re.findall(r"^Order of .* and in P .*Kendall's τ = ([+−][\d.]+)", page.path.read_text("utf-8"), re.M)
+    values = sorted(measured, key=lambda text: float(text.replace("−", "-")))
+    assert f"Kendall's τ with it is {values[0]} to {values[-1]}." in page.scope
+
+
+CYCLICAL = ("snapshot-ensemble", "csgld")
+
+
+def _cycle_lengths(preset: str, method: str) -> set[int]:
+    """The epochs of a cycle in every entry of CIFAR-10 that a preset trains."""
+    benchmark, lengths = load_benchmark("ensembles", preset), set()
+    for entry in benchmark.tasks:
+        if entry.name == "cifar10" and entry.methods != () and method in benchmark.methods_of(entry):
+            arguments = {**benchmark.method_arguments[method], **entry.method_arguments.get(method, {})}
+            lengths.add(arguments["epochs"] // arguments["cycles"])
+    return lengths
+
+
+def test_the_scope_of_the_ensembling_study_states_the_lengths_of_cycles():
+    here = [_cycle_lengths("small", name) | _cycle_lengths("small-networks", name) for name in CYCLICAL]
+    paper = [_cycle_lengths("paper", name) for name in CYCLICAL]
+    assert [here, paper] == [[{4, 5}, {8, 10}], [{40}, {50}]]
+    clause = "a cycle of snapshot ensembles has 4 or 5 epochs and one of cSGLD 8 or 10, where P gave 40 and 50."
+    assert clause in page_named("ensembles").scope

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from results.errata import (
+    SWAP,
     GapShare,
     change_text,
     distance_sentence,
@@ -18,12 +20,13 @@ from results.errata import (
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
 from results.tables import interval_text
-from results.training_errata import STUDIES, compared, order_agreement, rows_within, sample_of, training_changes
+from results.training_errata import STUDIES, compared, rows_within, sample_of, training_changes
 from scipy import stats
 
 from dubio.core.predictions import Predictions
 from dubio.metrics.metric import metric_named
 from dubio.runner.benchmark_file import load_benchmark
+from dubio.statistics.ranks import kendall_tau
 
 
 def stored(accuracy, seed, rows=400):
@@ -77,9 +80,6 @@ def test_only_methods_that_were_trained_both_ways_and_differ_are_compared():
     runs["wrong", "d"][0, 0].tested = (runs["base", "d"][0, 0].run.id, "another test set")  # the same training
     changes = training_changes(runs, "base", "wrong", ["accuracy"], ["a", "b", "c", "d"])
     assert [(change.method, change.corrected.n) for change in changes] == [("a", 1), ("d", 1)]
-    assert order_agreement({key: own for key, own in runs.items() if key[1] != "d"}, "base", "wrong", "accuracy") == (
-        1.0, 2,
-    )  # fmt: skip
 
 
 def test_a_mistake_at_prediction_is_judged_on_the_differences_of_the_same_trainings():
@@ -129,16 +129,42 @@ def test_rows_are_matched_by_their_ids():
 
 def test_sentences_say_what_was_not_measured():
     assert "The share of the mistakes in reading texts was not measured" in gap_sentence([])
-    text = gap_sentence([GapShare("one", 0.04, 0.01, False), GapShare("two", 0.04, 0.03, True)])
-    assert "take away +0.010 of +0.040 (one), +0.030 of +0.040 (two); the change of AUROC is significant with 1" in text
-    assert "On average that is 50%. The rest is not explained." in text
-    more = gap_sentence([GapShare("one", 0.04, 0.06, True)])
-    assert "150%" in more
-    assert "rest" not in more
-    higher = gap_sentence([GapShare("one", 0.04, -0.02, False)])
-    assert "do not explain the gap of AUROCs: they take away -0.020 of +0.040 (one)" in higher
-    assert "significant with none of them" in higher
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
+
+
+def test_the_explained_part_of_a_gap_has_an_interval_and_no_mean_over_methods():
+    """A mean of 51 % came from one method whose own interval includes zero."""
+    shown = GapShare("one", gap=0.04, own=0.016, low=0.008, high=0.024, significant=True)
+    wide = GapShare("two", gap=0.05, own=0.04, low=-0.01, high=0.09, significant=False)
+    text = gap_sentence([shown, wide])
+    assert "take away +0.016 [+0.008, +0.024] of +0.040 (one); +0.040 [-0.010, +0.090] of +0.050 (two)." in text
+    assert "With one this is 20 to 60 % of the gap: the rest is not explained." in text
+    assert "With two the change is not significant, and shows no share." in text
+    assert "average" not in text
+    assert "%" not in gap_sentence([wide]).replace("95 % intervals", "")
+    whole = gap_sentence([replace(shown, own=0.03, high=0.052)])
+    assert "With one this is 20 to 130 % of the gap: it may be all of it." in whole
+    assert "explain no gap" in gap_sentence([replace(shown, own=-0.016, low=-0.024, high=-0.008)])
+
+
+def test_a_share_is_the_change_turned_round():
+    """What a mistake takes away of an AUROC is the negative of its change, and so are the ends of its interval."""
+    change = compared("one", "accuracy", {"corrected": [stored(0.9, 1)], "mistaken": [stored(0.8, 2)]})
+    share = GapShare.of(0.7, change)
+    assert (share.method, share.gap, share.own) == ("one", pytest.approx(0.2), pytest.approx(0.1))
+    assert share.low < share.own < share.high
+    assert share.high - share.own == pytest.approx(share.own - share.low)
+    assert (share.low, share.high) == (-change.test.high, -change.test.low)
+    assert not share.significant  # one training
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_the_page_states_the_correlation_of_orders_that_differ_by_one_swap(count):
+    order = list(range(count))
+    swapped = [1, 0, *order[2:]]
+    tau = kendall_tau(order, swapped)
+    assert tau == pytest.approx(1 - 4 / (count * (count - 1)))
+    assert f"{tau:.2f}" in SWAP
 
 
 def test_distances_from_published_values_are_means_over_methods():

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 
 import pytest
-from results.pages import Across, Page, Study
+from results.pages import Across, Page, Study, page_named
 from results.tables import severity_table
 from results.writing import (
+    SPREADS,
     block_lines,
     blocks_lines,
     sections_of,
     study_lines,
+    summary_lines,
     trainings_of,
     version_sentence,
+    without_headings,
     write_page,
 )
 
@@ -23,10 +27,14 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.reporting import build_report
 from dubio.reporting.claims import Claim, Evidence, claim_blocks
 from dubio.reporting.measures import referral_name
-from dubio.reporting.section import Headline, Text
-from dubio.reporting.tables import Column, folded, plain_table
+from dubio.reporting.section import Cards, Figure, Headline, Text
+from dubio.reporting.sections.findings import how_to_read
+from dubio.reporting.tables import Column, Table, folded, plain_table
+from dubio.studies.text.published import Paper
 from results import writing
 from tests.executor_here import training_here
+from tests.reporting.helpers import on_tasks
+from tests.reporting.stored_runs import make_text_world
 from tests.studies.ensembles.helpers import make_study
 
 FILE = """
@@ -135,22 +143,92 @@ def test_sections_of_studies_without_a_run_stay_as_they_are(run, tmp_path, monke
 def test_a_page_ends_with_its_studies_together(run, tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
     few = Study("Few", "few.toml", 4)
-    write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), (), ("cost", "setup"))), {few: run})
+    write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), ("cost", "setup"))), {few: run})
     lines = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
-    assert any(line.endswith("Of: Few.") for line in lines)
-    again = Page("few", "A page", (few,), across=Across("All", (), ("few.toml",), ("cost", "setup")))
-    write_page(again, {few: run}, [run])
-    further = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
-    assert any(line.endswith("Of: `dubio run few.toml`.") for line in further)
-    assert further[2:] == lines[2:]
-    write_page(replace(again, across=Across("All", ("Few",))), {few: run}, None)
-    assert sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"] == further
+    assert any(line.endswith("Of: Few (two seeds).") for line in lines)
+    other = Study("Other", "other.toml", 1)
+    write_page(Page("few", "A page", (few, other), across=Across("All", ("Few", "Other"))), {few: run})
+    assert sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"] == lines
+
+
+def test_studies_of_different_numbers_of_seeds_are_compared_together(run, tmp_path, monkeypatch):
+    """The command of a study with three seeds was written again with one, for the section on several studies."""
+    monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
+    file = tmp_path / "one.toml"
+    other = FILE.replace("seeds = [0, 1]", "seeds = [0]").replace('name = "few"', 'name = "one"')
+    entry = 'name = "breast-cancer"\ncalled = "other"\narguments = { split_seed = 1 }'
+    file.write_text(other.replace('name = "breast-cancer"', entry), encoding="utf-8")
+    with training_here():
+        once = dubio.run(file, store=run.store, jobs=1, baselines=False)
+    few, one = Study("Few", "few.toml", 4), Study("One", "one.toml", 2)
+    across = Across("All", ("Few", "One"), ("across",))
+    write_page(Page("both", "A page", (few, one), across=across), {few: run, one: once})
+    lines = sections_of((tmp_path / "both.md").read_text(encoding="utf-8"))["All"]
+    assert any(line.endswith("Of: Few (two seeds); One (one seed).") for line in lines)
+    (row,) = (line for line in lines if line.startswith("| Laplace |"))
+    cells = [own.results.cell(own.built.run.tasks[0], "test", "laplace", "calibrated_nll") for own in (run, once)]
+    assert f"| {cells[0].mean:.3f} ± {cells[0].std:.3f} | {cells[1].mean:.3f} (1 run)" in row
+
+
+def test_a_page_says_once_how_significance_and_spreads_are_computed(run, tmp_path, monkeypatch):
+    """The same paragraph stood below every one of ten sections, with another last sentence for three seeds."""
+    monkeypatch.setattr(Page, "path", property(lambda page: tmp_path / f"{page.name}.md"))
+    few, again = Study("Few", "few.toml", 4), Study("Again", "few.toml", 4)
+    write_page(Page("few", "A page", (few, again)), {few: run, again: run})
+    text = (tmp_path / "few.md").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if "Two methods are significantly different if" in line)
+    assert line.endswith(f"these data do not decide. {SPREADS}")
+    assert text.index(line) < text.index("## Few")
+    assert text.count("Spreads are standard deviations") == 1
+    assert how_to_read(run.built.run).partition("Spreads are ")[0] + SPREADS == line
+
+
+def test_a_page_begins_with_the_first_finding_on_every_task():
+    sections = {
+        "One": ["", "| a |", "- A leads.", "- B follows."],
+        "Two": ["### first", "", "- C leads.", "### second", "- D leads."],
+        "Over both": ["- **A claim**: supported.", "    - evidence"],
+    }
+    assert list(summary_lines(sections))[3:] == [
+        "- **One**: A leads.", "- **Two, first**: C leads.", "- **Two, second**: D leads."]  # fmt: skip
+    assert list(summary_lines({"One": ["Not run yet."]})) == []
+
+
+def test_a_text_below_a_folded_table_is_left_out_with_it():
+    """Sentences of ranks stood one after another without the tables that they are about."""
+    table = plain_table("method", (Column("x"),), {"a": ["1"]})
+    blocks = [Headline("One"), table, Text("of the first"), folded(table, "A"), Text("of A"), Text("more of A"),
+              folded(table, "B"), Text("of B"), Headline("Two"), Text("of two"), folded(table, "C"), Text("of C"),
+              folded(table, "D", shown=True), Text("of D"), folded(table, "E"),
+              Figure("f", "F", "", lambda: None), Text("of F")]  # fmt: skip
+    text = "\n".join(blocks_lines(blocks))
+    assert re.findall(r"^(?:more )?of .*$", text, re.M) == ["of the first", "of two", "of D", "of F"]
+    assert text.endswith("Further tables are in the report of the run: A; B; C; E.")
+
+
+def test_a_page_leaves_out_what_stands_below_some_headings():
+    table = plain_table("method", (Column("x"),), {"a": ["1"]})
+    blocks = [Text("source"), Headline("clinc: published"), table, Text("of clinc"), Headline("Conclusions"),
+              Text("of all")]  # fmt: skip
+    assert list(without_headings(blocks, (": published",))) == [blocks[0], *blocks[4:]]
+    assert list(without_headings(blocks, ("Conclusions",))) == blocks[:4]
+    assert list(without_headings(blocks, ())) == blocks
+
+
+def test_headings_that_the_text_page_leaves_out_are_those_of_the_report():
+    """With another heading, what stands below it would be shown twice again."""
+    page, report = page_named("text"), build_report(*make_text_world())
+    texts = [task for task in report.run.tasks if task.inputs == "text"]
+    clinc = replace(texts[0], name="clinc", network="textcnn", classes=tuple(map(str, range(150))))
+    blocks = list(Paper().blocks(on_tasks(report.run, (clinc,)), None))
+    shown = [{type(block) for block in without_headings(blocks, own.without)} for own in (page.studies[0], page.across)]
+    assert [types & {Table, Cards} for types in shown] == [{Table}, {Cards}]
 
 
 def test_claims_and_texts_become_lists_and_folded_texts_do_not():
     claim = Claim("It is so.", "T, Section 1", (Evidence("supports", "0.1 against 0.2"),))
     lines = [line for line in blocks_lines(claim_blocks((claim,), "Claims")) if line]
-    tally = "Supported (one test set: 1 for, 0 against, 0 undecided)."
+    tally = "Supported (one comparison: 1 for, 0 against, 0 undecided)."
     evidence = "    - 0.1 against 0.2 (supports)"
     assert lines == ["#### Claims", f"- **It is so** (T, Section 1): {tally}", evidence]
     many = replace(claim, evidence=(*claim.evidence, *[Evidence("undecided", "0.1 against 0.1")] * 3))

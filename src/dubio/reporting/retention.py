@@ -86,10 +86,6 @@ def over_trainings(run: RunView, task: TaskView, split: str, metric: str) -> dic
     }
 
 
-over_seeds = over_trainings
-"""The name by which the section of two classes imports it."""
-
-
 def with_standard_errors(column: FilledColumn, trainings: Mapping[str, OverTrainings]) -> FilledColumn:
     """Return the column with the standard error over trainings instead of the spread over runs."""
     cells = dict(column.cells)

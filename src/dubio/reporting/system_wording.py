@@ -40,7 +40,7 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r" ?(Bands|Bars) are one standard deviation over runs\.", ""),
     (r", with one standard deviation over runs", ""),
     (r" and over runs\b", ""),
-    (r"; ± standard error over seeds", ""),
+    (r"; ± standard error over trainings \(ensembles: over seeds\)", ""),
     (r"the first run of (each|every) method", "every system"),
     (r"Of the same runs", "Of the same systems"),
     (r"met in \d+ of \d+ runs", ""),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dubio.metrics.decisions import correct
 from dubio.metrics.referral_curve import FRACTIONS, retained_roc, sensitivity_at_specificity

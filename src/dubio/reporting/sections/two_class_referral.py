@@ -34,7 +34,7 @@ from dubio.reporting.measures import REFERRED_BY, RETAINED, values_at_fractions
 from dubio.reporting.retention import (
     HALF,
     REFERRAL_CAPTION,
-    over_seeds,
+    over_trainings,
     referral_of,
     retention_columns,
     retention_table,
@@ -203,8 +203,11 @@ class TwoClassReferral(Section):
     def retention_table(self, run: RunView, task: TaskView, split: str, metric: str) -> Table:
         """Return accuracy or AUC at each fraction retained, with random referral as the last row."""
         columns = retention_columns(run, task, split, metric).items()
-        caption = f"{term(metric).title} of the retained on “{split}”, referred by entropy; ± standard error over seeds"
-        scored = [with_standard_errors(column, over_seeds(run, task, split, name)) for name, column in columns]
+        caption = (
+            f"{term(metric).title} of the retained on “{split}”, referred by entropy; "
+            "± standard error over trainings (ensembles: over seeds)"
+        )
+        scored = [with_standard_errors(column, over_trainings(run, task, split, name)) for name, column in columns]
         if run.question == "systems":
             scored = [column for _, column in columns]
         return retention_table(run, task, self.scores.methods(run, task, split), scored, caption)
