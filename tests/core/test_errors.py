@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dubio.core.errors import UnknownName, UserError, check_between_0_and_1, check_known, one_of
+from dubio.core.errors import UnknownName, UserError, check_between_0_and_1, check_known, nearest, one_of
 
 
 def test_the_first_unknown_name_is_refused_with_the_nearest_one():
@@ -30,3 +30,16 @@ def test_levels_lie_between_0_and_1(value):
 def test_other_levels_are_refused(value):
     with pytest.raises(UserError, match=f"level must lie between 0 and 1; given {value}"):
         check_between_0_and_1("level", value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("packed", "packed-ensemble"), ("mimo-ensemble", "mimo"), ("Packed_Ensembl", "packed-ensemble"), ("gp", "gp-head"),
+     ("lora-laplac", "lora-laplace"), ("swa-ensembl", "swa-ensemble"), ("mimmo", "mimo"), ("xyz", None)],
+)  # fmt: skip
+def test_a_name_that_shares_words_is_nearer_than_one_that_shares_letters(name, meant):
+    """'packed' was taken for 'laplace', and 'mimo-ensemble' for 'lora-ensemble'."""
+    names = ["gp-head", "laplace", "lora", "lora-ensemble", "lora-laplace", "mimo", "packed-ensemble", "sngp", "swa",
+             "swa-ensemble"]  # fmt: skip
+    assert nearest(name, names) == meant
+    assert nearest("score.energy", ["confidence", "energy"]) == "energy"

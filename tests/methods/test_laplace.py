@@ -194,7 +194,7 @@ def test_what_cannot_be_is_refused_with_a_reason():
         METHODS.make("laplace", structure="diag", damping="pi")
     with pytest.raises(UserError, match=r"scale must be .* above 0"):
         METHODS.make("laplace", scale=0.0)
-    with pytest.raises(UserError, match=r"draws must be .* at least 1"):
+    with pytest.raises(UserError, match=r"samples must be .* at least 1"):
         METHODS.make("laplace", samples=0)
     task = blobs()
     two_layers = Recipe("x", head=Heteroscedastic(2), objective=Objective(epochs=0, patience=0), collect=Laplace())

@@ -136,3 +136,9 @@ def test_the_kronecker_curvature_of_adapters_is_exact_for_one_example():
         dense = rotation @ torch.diag(precision.flatten().float()) @ rotation.T
         wanted = exact[name][name] + 0.5 * torch.eye(precision.numel())
         torch.testing.assert_close(dense, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_rank_above_the_smaller_side_is_refused_by_the_layer():
+    with pytest.raises(UserError, match=r"stages\.0\.second has 6 inputs and 6 outputs; rank must be .* 6; given 7"):
+        LowRankAdapters(7).apply(plain())
+    LowRankAdapters(6).apply(plain())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
+from torch import nn
 
 from dubio.core.errors import UserError
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.masksembles import Masksembles, masks, ones_per_mask
 from dubio.networks.members import mixing_layer
+from dubio.networks.network import Model, Network
 from dubio.networks.rank_one import RankOne
 from tests.networks.member_models import CLASSES, FAMILIES, batch_of, logits_of, model_of
 
@@ -87,3 +92,16 @@ def test_in_training_each_example_goes_through_one_mask():
 def test_a_scale_below_one_is_refused():
     with pytest.raises(UserError, match=r"scale must be at least 1.*0\.5"):
         Masksembles(4, 0.5)
+
+
+def test_a_scale_that_leaves_inputs_unused_names_one_that_does_not():
+    torch.manual_seed(0)
+    with pytest.raises(UserError, match=r"no draw of 4 masks with 8 ones each used all 32 inputs") as refusal:
+        masks(32, 4, 100.0)
+    scale = float(re.search(r"Scale ([\d.]+) works", str(refusal.value))[1])
+    assert masks(32, 4, scale).any(dim=0).all()
+
+
+def test_a_network_without_weights_has_no_features_to_mask():
+    with pytest.raises(UserError, match="no trained dense layer or convolution reads the outputs of another"):
+        Masksembles(2).apply(Model(Network([nn.Identity()], 4), Softmax().build(4, 3)))

@@ -74,5 +74,5 @@ def test_parameters_are_those_of_one_network_with_a_wider_first_layer_and_more_h
 
 
 def test_texts_are_refused_by_the_name_of_the_embedding():
-    with pytest.raises(UserError, match=r"network\.stages\.0\.table is a Embedding"):
+    with pytest.raises(UserError, match=r"network\.stages\.0\.table is an Embedding"):
         model_of("textcnn", edit=MIMO(3))

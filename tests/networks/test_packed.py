@@ -9,7 +9,7 @@ from dubio.core.errors import UserError
 from dubio.inference.engine import fixed, single_pass
 from dubio.networks.draws import BlockDraws
 from dubio.networks.members import member_slices, mixing_layer
-from dubio.networks.noise import DropoutEdit
+from dubio.networks.noise import DropoutEdit, Site
 from dubio.networks.packed import Packed
 from tests.networks.helpers import lived_in
 from tests.networks.member_models import CLASSES, FAMILIES, batch_of, logits_of, model_of
@@ -134,3 +134,13 @@ def test_a_training_pass_over_texts_is_that_of_a_prediction():
     """In training only the winning windows are followed, of every group of maps."""
     model, batch = model_of("textcnn", edit=Packed(2, 2.0)), batch_of("textcnn")
     torch.testing.assert_close(model.train()(batch).detach(), model.eval()(batch).detach())
+
+
+@pytest.mark.parametrize(("alpha", "width", "members"), [(1.1, 200, 4), (4 / 3, 12, 2), (0.7, 40, 4), (0.29, 100, 1)])
+def test_widths_are_multiplied_as_alpha_is_written(alpha, width, members):
+    """In floats 1.1 · 200 is 220.00000000000003, and 0.29 · 100 would be cut to 28."""
+    model = model_of("mlp", edit=Packed(members, alpha), hidden=[width, width])
+    total = round(alpha * width)
+    assert model.network.stages[0].linear.out_features == total
+    assert model.network.width == total // members
+    assert [site.width for site in model.network.stages[1].modules() if isinstance(site, Site)] == [total]

@@ -92,7 +92,7 @@ class Turned(nn.Module):
     ("module", "words"),
     [
         (perceptron(), "the module has no nn.Dropout layer"),
-        (nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(4, 3)), "'0' is a AlphaDropout"),
+        (nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(4, 3)), "'0' is an AlphaDropout"),
         (nn.Sequential(nn.Dropout(1.0), nn.Linear(4, 3)), "p=1.0; it must be"),
         (Turned(), "the first axis must be the batch"),
     ],

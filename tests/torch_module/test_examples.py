@@ -216,7 +216,7 @@ def test_a_file_of_another_module_is_refused(tmp_path):
     path = tmp_path / "mine.safetensors"
     dubio.fit("deterministic", network=perceptron, train=table(), **FAST).save(path)
     wider = nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 3))
-    with pytest.raises(dubio.UserError, match=r"not the module that was fitted: head\.linear\.weight"):
+    with pytest.raises(dubio.UserError, match=r"not the module that was fitted: \d+\.weight"):
         dubio.load_fit(path, network=wider)
     with pytest.raises(dubio.UserError, match="there is no folder"):
         dubio.fit("deterministic", network=perceptron, train=table(), **FAST).save(tmp_path / "no" / "mine")

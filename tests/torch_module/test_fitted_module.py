@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import dubio
+from dubio.inference.predictor import load_state
 from tests.torch_module.helpers import ONE_EPOCH, Listed, dataset, perceptron, table, with_value
 
 
@@ -53,3 +54,15 @@ def test_tokens_must_be_whole_numbers():
         found.predict(tokens.astype(float))
     with pytest.raises(dubio.UserError, match="val: inputs have type float32; those of train have int64"):
         dubio.fit("deterministic", network=network, train=(tokens, labels), val=(tokens * 1.0, labels), **ONE_EPOCH)
+
+
+def test_the_variance_that_a_last_layer_has_without_samples_is_predicted():
+    inputs, labels = table()
+    fitted = dubio.fit("vbll", network=perceptron, train=(inputs, labels), samples=0, **ONE_EPOCH)
+    predictions = fitted.predict((inputs, labels))
+    (posterior,) = fitted.members
+    load_state(posterior.model, next(iter(posterior.weight_states())))
+    with torch.no_grad():
+        features = posterior.model.eval().network(torch.from_numpy(inputs))
+        variance = posterior.model.head.weight_variance(features).mean(1)
+    np.testing.assert_allclose(predictions.model_variance, variance[None], rtol=1e-5)

@@ -65,8 +65,9 @@ def test_a_module_without_a_plain_last_layer_has_no_features_to_score():
     told = {"network": lambda: nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), "train": table()}
     with pytest.raises(dubio.UserError, match="plain dense one with a bias, behind which the features end"):
         dubio.fit("posthoc", **told, epochs=1)
-    with pytest.raises(dubio.UserError, match=r"method 'ddu' cannot be used on your own module: .*spectral_norm"):
+    with pytest.raises(dubio.UserError, match=r"'ddu' cannot be used on your own module: .*spectral_norm") as refusal:
         dubio.fit("ddu", network=perceptron, train=table(), epochs=1)
+    assert "gp-head" not in str(refusal.value)  # it is refused there, too
 
 
 def test_a_variational_last_layer_is_around_the_modules_own():
@@ -75,7 +76,7 @@ def test_a_variational_last_layer_is_around_the_modules_own():
     (state,) = fitted.state_dicts()
     assert all(torch.equal(state[name], tensor) for name, tensor in module.state_dict().items())
     told = {"network": lambda: nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), "train": table()}
-    with pytest.raises(dubio.UserError, match=r"around the last layer, an nn\.Linear with a bias .* this one has none"):
+    with pytest.raises(dubio.UserError, match=r"around the last layer, an nn\.Linear .* not those of layer '0'"):
         dubio.fit("vbll", **told, epochs=1)
     with pytest.raises(dubio.UserError, match=r"its head \(RandomFeatureGPHead\) would have to replace your"):
         dubio.fit("gp-head", network=perceptron, train=table(), epochs=1)
@@ -257,3 +258,34 @@ def test_too_few_to_hold_some_out():
     inputs, labels = table(3)
     refused("train: 3 examples are too few to hold out a tenth .*; give more, or give val", train=(inputs, labels))
     dubio.fit("deterministic", network=perceptron, train=(inputs, labels), val=table(6), **ONE_EPOCH)
+
+
+@pytest.mark.parametrize("target", ["multiclass", "ordinal"])
+def test_training_examples_of_one_class_are_refused_as_a_run_refuses_them(target):
+    inputs, labels = table()
+    words = "train: there must be at least two classes; the data has 1: b"
+    refused(words, train=(inputs, 0 * labels + 1), target=target, classes=["a", "b", "c"])
+    refused(words, train=(inputs, 0 * labels + 1), val=table(), target=target, classes=["a", "b", "c"])
+
+
+def test_a_label_that_never_occurs_is_no_missing_class():
+    inputs, labels = table()
+    several = np.stack([labels == 0, labels == 1, np.zeros(len(labels))], axis=1).astype(int)
+    dubio.fit("deterministic", network=perceptron, train=(inputs, several), target="multilabel", **ONE_EPOCH)
+
+
+def test_a_method_without_a_network_is_refused_before_its_arguments_are():
+    refused("method 'boosting' cannot be used on your own module: it is an estimator", "boosting", epochs=1)
+
+
+def test_a_rank_above_a_layers_smaller_side_is_refused_by_its_name():
+    words = "layer '0' has 4 inputs and 8 outputs; rank must be at most the smaller side of a layer, 4; given 5"
+    refused(words, "lora", rank=5)
+    dubio.fit("lora", network=perceptron, train=table(), rank=4, **ONE_EPOCH)
+
+
+def test_the_number_of_a_layer_may_be_a_number():
+    told = {"network": perceptron, "train": table(), **ONE_EPOCH}
+    number, text = (dubio.fit("deterministic", store_features=layer, **told).predict(table()) for layer in (0, "0"))
+    np.testing.assert_array_equal(number.features, text.features)
+    refused("store_features must be .*'last', the number of a layer, or empty.*; given true", store_features=True)

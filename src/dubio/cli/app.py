@@ -28,7 +28,6 @@ from dubio.cli.run import run
 from dubio.cli.serve import serve
 from dubio.cli.show import show
 from dubio.core.errors import DubioError, UserError
-from dubio.runner.worker_process import declare_command
 
 app = CommandGroup(
     name="dubio",
@@ -68,7 +67,6 @@ def _top(
 
 def main() -> None:
     """Run the command line; errors that were foreseen become a message and an exit code."""
-    declare_command()
     try:
         app()
     except DubioError as error:

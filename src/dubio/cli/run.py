@@ -115,9 +115,11 @@ def run(
     from dubio.runner.progress import LogProgress
     from dubio.runner.ray_cluster import check_cluster
     from dubio.runner.sharding import Shard
+    from dubio.runner.worker_process import declare_command
     from dubio.store import open_store
     from dubio.tasks.sources.locate import sealed
 
+    declare_command()
     _check_margin(margin)
     job_resources = check_executor(executor, resources, devices)
     if executor == "ray" and not dry_run:

@@ -8,6 +8,7 @@ The command line turns a :class:`DubioError` into one message and its ``exit_cod
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 from numbers import Real
 
@@ -82,10 +83,39 @@ def plural(noun: str, count: int) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of these names that is most like the given one, or None when none is close."""
-    folded = {item.lower().replace("_", "-"): item for item in names}
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), folded, n=1, cutoff=0.5)
-    return folded[close[0]] if close else None
+    """Return the one of these names that is most like the given one, or None when none is close.
+
+    But for a typing error, a name that shares whole words is meant: of ``packed`` and ``mimo-ensemble``, the names
+    ``packed-ensemble`` and ``mimo`` are, though others have more letters in common.
+    """
+    word, folded = _folded(name), {_folded(item): item for item in names}
+    close = difflib.get_close_matches(word, folded, n=1, cutoff=0.5)
+    if close and difflib.SequenceMatcher(None, close[0], word).ratio() >= TYPING_ERROR:
+        return folded[close[0]]
+    same = _sharing_words(word, folded) or (close[0] if close else None)
+    return None if same is None else folded[same]
+
+
+TYPING_ERROR = 0.88
+"""Similarity from which on a name differs from another by a typing error."""
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[_. ]+", "-", name.lower())
+
+
+def _sharing_words(word: str, names: Collection[str]) -> str | None:
+    """Return the name that begins with the given one, contains it, or is contained in it, as whole words."""
+    listed = [name for name in names if min(len(name), len(word)) > 2]
+    longer = [name for name in listed if f"-{word}-" in f"-{name}-"]
+    kinds = (
+        sorted((name for name in names if name.startswith(f"{word}-")), key=len),
+        sorted((name for name in listed if name.startswith(word)), key=len),
+        sorted((name for name in listed if word.startswith(f"{name}-")), key=len, reverse=True),
+        sorted(longer, key=len),
+        sorted((name for name in listed if f"-{name}-" in f"-{word}-"), key=len, reverse=True),
+    )
+    return next((ordered[0] for ordered in kinds if ordered), None)
 
 
 def one_of(argument: str, value: str, allowed: Iterable[str]) -> str:

@@ -5,14 +5,15 @@ The registry lets users write the fields of a group as arguments of a method (se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from dubio.core.errors import UserError
-from dubio.core.validate import NonNegative, NonNegativeFloat
+from dubio.core.validate import Constraint, NonNegative, NonNegativeFloat, Positive
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
-from dubio.methods.recipe import Layer, Recipe
+from dubio.methods.recipe import LAYERS, LAYERS_IN_WORDS, Recipe
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax, SoftmaxOnLabels
 from dubio.networks.network import Edit
@@ -26,6 +27,11 @@ OptimiserName = Literal["adam", "adamw", "sgd"]
 ScheduleName = Literal["constant", "cosine", "linear", "step", "step_45", "step_130", "linear_tail"]
 CollectorName = Literal["best_on_validation", "last"]
 TailOptimiser = Literal["sgd", "adam"]
+
+StoredLayer = Annotated[
+    int | str, Constraint(f"({LAYERS_IN_WORDS})", lambda layer: re.fullmatch(LAYERS, str(layer)) is not None)
+]
+"""A layer of a recipe; its number may be written as a number, and is a text in the recipe."""
 
 _SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "constant": Constant,
@@ -165,7 +171,7 @@ class Training:
     """
 
     epochs: NonNegative = 45
-    batch: int = 32
+    batch: Positive = 32
     patience: int = 15
     clip: float = 10.0
     class_weights: ClassWeights = "none"
@@ -175,7 +181,7 @@ class Training:
     schedule: ScheduleName = "constant"
     collect: CollectorName = "best_on_validation"
     images: ImageViews = ImageViews()
-    store_features: Layer = ""
+    store_features: StoredLayer = ""
 
     def recipe(
         self,
@@ -214,7 +220,7 @@ class Training:
             collect=_COLLECTORS[self.collect](),
             samples=samples or 0,
             views=self.images.at_prediction(name),
-            features=self.store_features,
+            features=str(self.store_features),
         )
 
     def start(self) -> Recipe:
@@ -287,7 +293,7 @@ class Tail:
             schedule=schedule,
             collect=collect,
             views=training.images.at_prediction(name),
-            features=training.store_features,
+            features=str(training.store_features),
         )
 
     def _start(self, name: str, training: Training) -> Recipe:

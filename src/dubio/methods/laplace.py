@@ -8,6 +8,7 @@ the training data, gives a Gaussian whose draws predict. The training it starts 
 from __future__ import annotations
 
 from dubio.core.registry import method
+from dubio.core.validate import Positive
 from dubio.inference.laplace import Damping
 from dubio.methods.arguments import NORM_EXAMPLES, Training, continued
 from dubio.methods.recipe import Recipe
@@ -24,7 +25,7 @@ def laplace(
     scale: float | None = None,
     damping: Damping = "exact",
     kfac_sums: bool = False,
-    samples: int = 20,
+    samples: Positive = 20,
     norm_examples: int = NORM_EXAMPLES,
 ) -> Recipe:
     """A Gaussian around trained weights, its precision their curvature.

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from dubio.methods.specification import NetworkSpec
 
 
-Layer = Annotated[str, matching(r"|last|\d{1,4}", "'last', the number of a layer, or empty")]
+LAYERS, LAYERS_IN_WORDS = r"|last|\d{1,4}", "'last', the number of a layer, or empty"
+
+Layer = Annotated[str, matching(LAYERS, LAYERS_IN_WORDS)]
 
 
 @part("recipe")

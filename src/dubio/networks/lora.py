@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.validate import Positive, PositiveFloat
-from dubio.networks.network import Edit, Model, Stage
+from dubio.networks.network import Edit, Model, Stage, UnfitWidth, kind_of
 
 ADAPTER = ("down", "up")
 """The names of A and B in a layer."""
@@ -89,10 +89,17 @@ class LowRankAdapters(Edit):
         model.network.requires_grad_(False)
         for path, layer in layers.items():
             if type(layer) is not nn.Linear:
-                raise UserError(f"lora: {path} is a {type(layer).__name__}; adapters need plain dense layers.")
+                raise UserError(f"lora: {path} is {kind_of(layer)}; adapters need plain dense layers.")
+            self._check_rank(path, layer)
             layer.__class__ = Adapted
             assert isinstance(layer, Adapted)
             layer.adapt(self.rank, self.alpha / self.rank)
+
+    def _check_rank(self, path: str, layer: nn.Linear) -> None:
+        inputs, outputs = layer.in_features, layer.out_features
+        if self.rank > min(inputs, outputs):
+            limit = f"rank must be at most the smaller side of a layer, {min(inputs, outputs)}; given {self.rank}"
+            raise UnfitWidth(f"lora: {path} has {inputs} inputs and {outputs} outputs; {limit}.")
 
 
 def adapted_layers(root: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:

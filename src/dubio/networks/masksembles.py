@@ -13,6 +13,7 @@ one mask, as with dropout, so that a step costs what it costs with one network; 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +22,8 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.validate import Positive, PositiveFloat
-from dubio.networks.members import MemberEdit, OneMemberEach, SplitMembers, check_unchanged, split_rows
-from dubio.networks.network import Model
+from dubio.networks.members import MemberEdit, OneMemberEach, SplitMembers, check_unchanged, reading_layers, split_rows
+from dubio.networks.network import Model, UnfitWidth
 from dubio.networks.rank_one import RankOne, offered_layers, scale_layer, stage_of
 
 ATTEMPTS = 500
@@ -50,25 +51,20 @@ class Masksembles(MemberEdit):
         """Mask the inputs of the layers.
 
         Raises:
-            UserError: When the model has a single layer, or one that cannot be masked.
+            UserError: When no layer reads outputs of another one, or one cannot be masked.
         """
         check_unchanged("masksembles", model)
-        body, head = offered_layers(model.network, "network"), offered_layers(model.head, "head")
-        if body and body[0][0] == _first_weights(model):
-            body = body[1:]
+        readers = reading_layers(model)
+        body = [(path, layer) for path, layer in offered_layers(model.network, "network") if path not in readers]
+        behind_weights = any(True for _ in model.network.parameters())
+        head = offered_layers(model.head, "head") if behind_weights else []
         if not body and not head:
-            raise UserError("masksembles: this network has a single layer, whose inputs are the data.")
+            raise UserError("masksembles: no trained dense layer or convolution reads the outputs of another layer.")
         for path, layer in (*body, *head):
             scale_layer("masksembles", path, layer, lambda inputs, *_: RankOne(masks(inputs, self.size, self.scale)))
-        index = stage_of(body[0][0]) if body else len(model.network.stages)
+        index = min(stage_of(path) for path, _ in body) if body else len(model.network.stages)
         split_rows(model, index, SplitMembers(self.size, assigned=True))
         model.network.arrangement = OneMemberEach(self.size)
-
-
-def _first_weights(model: Model) -> str:
-    """Return the path of the first module of the network that has weights of its own: it reads the data."""
-    modules = model.network.named_modules(prefix="network")
-    return next((path for path, module in modules if any(True for _ in module.parameters(recurse=False))), "")
 
 
 def ones_per_mask(inputs: int, members: int, scale: float) -> int:
@@ -86,6 +82,21 @@ def masks(inputs: int, members: int, scale: float) -> Tensor:
         UserError: When a layer is too narrow for such masks.
     """
     ones = min(inputs, max(ones_per_mask(inputs, members, scale), -(-inputs // members)))
+    if (tensor := _draw(inputs, members, ones, scale)) is not None:
+        return tensor
+    smaller = (round(scale / 2**step, 1) for step in range(1, math.ceil(math.log2(scale))))
+    other = next((s for s in smaller if _is_possible(inputs, members, s)), 1.0)
+    failed = f"no draw of {members} masks with {ones} ones each used all {inputs} inputs of a layer"
+    raise UnfitWidth(f"masksembles: scale={scale:g} leaves too few ones: {failed}. Scale {other:g} works there.")
+
+
+def _is_possible(inputs: int, members: int, scale: float) -> bool:
+    ones = min(inputs, max(ones_per_mask(inputs, members, scale), -(-inputs // members)))
+    return _draw(inputs, members, ones, scale) is not None
+
+
+def _draw(inputs: int, members: int, ones: int, scale: float) -> Tensor | None:
+    """Return masks with this number of ones that use every input, or None where no draw did."""
     middle = min(int(ones * scale), ones * members)
     for positions in sorted(range(max(ones, inputs), ones * members + 1), key=lambda size: abs(size - middle)):
         for _ in range(ATTEMPTS):
@@ -93,5 +104,4 @@ def masks(inputs: int, members: int, scale: float) -> Tensor:
             used = candidates.any(dim=0)
             if int(used.sum()) == inputs:
                 return candidates[:, used].float()
-    limits = f"{members} masks of {ones} ones cannot use {inputs} inputs"
-    raise UserError(f"masksembles: {limits}; choose another scale than {scale} or size than {members}.")
+    return None

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dubio.core.errors import UserError
-from dubio.networks.network import Edit, Model, Stage, grouped
+from dubio.networks.network import Edit, Model, Stage, contract, grouped, kind_of
 from dubio.networks.noise import sites
 from dubio.networks.rank_one import RankOne, offered_layers
 
@@ -28,9 +28,11 @@ class MemberEdit(Edit):
 
     Attributes:
         size: M, the number of members.
+        redraws: The layers whose weights it draws anew, in words; empty where all weights are a start.
     """
 
     random: ClassVar[bool] = False
+    redraws: ClassVar[str] = ""
 
     size: int
 
@@ -177,20 +179,33 @@ def split_rows(model: Model, index: int, split: SplitMembers) -> None:
     set_members(model, split.members)
 
 
+def is_frozen(layer: nn.Module) -> bool:
+    """Return whether a layer is of a kind that can have members, but is not trained."""
+    return type(layer) in (nn.Linear, nn.Conv2d) and not cast(Tensor, layer.weight).requires_grad
+
+
 def own_heads(method: str, model: Model, members: int, width: int) -> None:
     """Give each member a head of its own, with first weights as of a single one.
 
     Raises:
         UserError: When the head has no plain dense layer.
     """
-    layers = offered_layers(model.head, "head")
-    if not layers or any(type(layer) is not nn.Linear for _, layer in layers):
-        kind = type(model.head).__name__
-        raise UserError(f"{method}: each member needs a dense last layer of its own; the head is a {kind} without one.")
-    for _, layer in layers:
-        head = cast(nn.Linear, layer)
+    for head in head_layers(method, model):
         widen(head, inputs=width, outputs=head.out_features, members=members)
         head.__class__ = MultiHeadLinear
+
+
+def head_layers(method: str, model: Model) -> list[nn.Linear]:
+    """Return the plain dense layers of a head, of which each member can have its own.
+
+    Raises:
+        UserError: When there is none, with the reason.
+    """
+    layers = [layer for _, layer in offered_layers(model.head, "head")]
+    if not layers or any(type(layer) is not nn.Linear for layer in layers):
+        reason = model.head.missing or f"the head is {kind_of(model.head)} without one"
+        raise UserError(f"{method}: each member needs a dense last layer of its own; {reason}.")
+    return cast(list[nn.Linear], layers)
 
 
 def widen(layer: nn.Linear | nn.Conv2d, *, inputs: int, outputs: int, members: int) -> None:
@@ -219,6 +234,19 @@ def as_torch(weight: Tensor, bias: Tensor | None) -> None:
     for tensor in (weight, bias):
         if tensor is not None:
             nn.init.uniform_(tensor, -bound, bound)
+
+
+def reading_layers(model: Model) -> dict[str, bool]:
+    """Return the layers that read the network's inputs, and whether they read them whole, by their paths.
+
+    Of a network whose stages do not say, it is the first module with weights of its own.
+    """
+    for index, stage in enumerate(model.network.stages):
+        if (readers := contract(stage).readers) is not None:
+            return {f"network.stages.{index}.{path}": reads_all for path, reads_all in readers.items()}
+    modules = model.network.named_modules(prefix="network")
+    first = next((path for path, module in modules if any(True for _ in module.parameters(recurse=False))), None)
+    return {} if first is None else {first: True}
 
 
 def of_members(module: nn.Module, members: int, **axes: int) -> None:
@@ -262,3 +290,26 @@ def mixing_layer(model: Model, batch: Any) -> str | None:
         if changed:
             return path
     return None
+
+
+@torch.no_grad()
+def exchangeable(model: Model, batch: Any) -> bool:
+    """Return whether members that exchange their weights exchange their logits.
+
+    They do unless something that is not a member's own, such as the inputs, enters behind the first layer: each
+    member then has its channels of it.
+
+    Args:
+        model: With members; put in evaluation mode.
+        batch: A few examples.
+    """
+    model.eval()
+    members = model.network.sets
+    before = model(batch).unflatten(0, (-1, members))
+    slices = [tensor for _, tensors in member_slices(model) for tensor in tensors]
+    for tensor in slices:
+        tensor.copy_(tensor.roll(1, 0))
+    after = model(batch).unflatten(0, (-1, members))
+    for tensor in slices:
+        tensor.copy_(tensor.roll(-1, 0))
+    return torch.allclose(after, before.roll(1, 1), rtol=1e-4, atol=1e-5)

@@ -14,7 +14,7 @@ Every example is r times the input of every member, so that the loss of an examp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,13 @@ from dubio.networks.members import (
     MemberEdit,
     RepeatFeatures,
     check_unchanged,
+    is_frozen,
     own_heads,
+    reading_layers,
     set_members,
     widen,
 )
-from dubio.networks.network import Model, Stage
+from dubio.networks.network import Model, Stage, kind_of
 from dubio.networks.rank_one import offered_layers
 
 
@@ -84,19 +86,29 @@ class MIMO(MemberEdit):
         repeated_inputs: ρ, the fraction of rows with the same example in all inputs.
     """
 
+    redraws: ClassVar[str] = "the first layer and the last"
+
     size: Positive = 3
     repetitions: Positive = 1
     repeated_inputs: Annotated[float, at_least(0), at_most(1)] = 0.0
 
     def apply(self, model: Model) -> None:
-        """Widen the first layer and give each member a head.
+        """Widen the layers that read the data and give each member a head.
 
         Raises:
             UserError: When the first layer is neither dense nor a 2-D convolution, or the head has no dense layer.
         """
         check_unchanged("mimo", model)
-        layer = _first_layer(model)
+        layers = _first_layers(model)
         own_heads("mimo", model, self.size, model.network.width)
+        for layer in layers:
+            self._widen(layer)
+        join, network = JoinInputs(self.size), model.network
+        network.stages = nn.ModuleList([join, *network.stages, RepeatFeatures(self.size)])
+        network.arrangement = Shuffled(join, self.repetitions, self.repeated_inputs)
+        set_members(model, self.size)
+
+    def _widen(self, layer: nn.Linear | nn.Conv2d) -> None:
         outputs, inputs = layer.weight.shape[:2]
         widen(layer, inputs=self.size * inputs, outputs=outputs, members=1)
         del layer.member_axes, layer.members
@@ -104,24 +116,25 @@ class MIMO(MemberEdit):
             layer.in_features = self.size * inputs
         else:
             layer.in_channels = self.size * inputs
-        join, network = JoinInputs(self.size), model.network
-        network.stages = nn.ModuleList([join, *network.stages, RepeatFeatures(self.size)])
-        network.arrangement = Shuffled(join, self.repetitions, self.repeated_inputs)
-        set_members(model, self.size)
 
 
-def _first_layer(model: Model) -> nn.Linear | nn.Conv2d:
-    """Return the layer that reads the data.
+def _first_layers(model: Model) -> list[nn.Linear | nn.Conv2d]:
+    """Return the layers that read the data, in most networks one.
 
     Raises:
-        UserError: Naming the first module with weights where it is no such layer.
+        UserError: Naming the one that cannot read those of all members at once.
     """
-    offered = dict(offered_layers(model.network, "network"))
-    for path, module in model.network.named_modules(prefix="network"):
-        if not any(True for _ in module.parameters(recurse=False)):
-            continue
-        if path in offered and type(module) in (nn.Linear, nn.Conv2d) and getattr(module, "groups", 1) == 1:
-            return cast(nn.Linear, module)
-        kinds = "a dense layer or an ungrouped 2-D convolution, which reads the inputs of all members at once"
-        raise UserError(f"mimo: the first layer must be {kinds}; {path} is a {type(module).__name__}.")
-    raise UserError("mimo: this network has no layer before its head.")
+    modules, offered = dict(model.named_modules()), dict(offered_layers(model.network, "network"))
+    readers = {path: reads_all for path, reads_all in reading_layers(model).items() if path in modules}
+    for path, reads_all in readers.items():
+        layer = modules[path]
+        if path not in offered or type(layer) not in (nn.Linear, nn.Conv2d) or getattr(layer, "groups", 1) > 1:
+            kinds = "a dense layer or an ungrouped 2-D convolution, which reads the inputs of all members at once"
+            reason = "frozen (requires_grad=False)" if is_frozen(layer) else kind_of(layer)
+            raise UserError(f"mimo: the first layer must be {kinds}; {path} is {reason}.")
+        if not reads_all:
+            raise UserError(f"mimo: the inputs of all members lie side by side, so that the first layer must read them "
+                            f"whole; {path} reads a part of them.")  # fmt: skip
+    if not readers:
+        raise UserError("mimo: this network has no layer before its head.")
+    return [cast(nn.Linear, modules[path]) for path in readers]

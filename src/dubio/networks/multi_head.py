@@ -8,6 +8,7 @@ same features tend towards each other, so that members differ mostly where train
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dubio.core.specs import part
 from dubio.core.validate import Positive
@@ -23,6 +24,8 @@ class MultiHead(MemberEdit):
     Attributes:
         size: M, the number of heads.
     """
+
+    redraws: ClassVar[str] = "the last layer"
 
     size: Positive = 4
 

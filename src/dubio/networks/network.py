@@ -30,6 +30,16 @@ Sizes = Annotated[
 """Numbers of units, channels or windows, one for each layer, group or kernel of a network."""
 
 
+class UnfitWidth(UserError):
+    """An argument of an edit that the width of a layer rules out; wider layers may allow it."""
+
+
+def kind_of(layer: nn.Module) -> str:
+    """Return the type of a layer with its article, as a message calls it: ``a Linear``, ``an Embedding``."""
+    name = type(layer).__name__
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+
+
 class Carried(Protocol):
     """A value between stages that is not a tensor."""
 
@@ -98,9 +108,12 @@ class Stage(nn.Module):
         groups: Groups of channels, one for each member of a packed ensemble, which a stage keeps together where it
             joins several tensors (:func:`joined`).
         remembers: Whether it computes the outputs of an example once and looks them up from then on.
+        readers: The layers that read the stage's inputs and no outputs of other layers, and whether they read them
+            whole; None where the first layer in the order of its modules does.
     """
 
     groups: int = 1
+    readers: Mapping[str, bool] | None = None
     remembers: bool = False
     broadcasts: bool = False
     batched_over_weights: bool = True
@@ -207,6 +220,7 @@ class HeadModule(Stage):
         normals: Standard normal draws per row that one prediction needs; 0 for most heads.
         sample_normals: The same of one noise sample, for heads whose deterministic pass needs none.
         outputs_logits: Whether the output of a pass is the logits themselves, as of one linear layer.
+        missing: Why a module's last layer could not become the head's own; empty for other heads.
         link: How logits become probabilities.
         given: The draws ``[rows, normals]``, set by the engine.
         generator: Source of draws during training.
@@ -216,6 +230,7 @@ class HeadModule(Stage):
     normals: int = 0
     sample_normals: int = 0
     outputs_logits: bool = False
+    missing: str = ""
     link: Link = "softmax"
 
     def __init__(self) -> None:

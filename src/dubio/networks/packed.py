@@ -7,14 +7,16 @@ Member m is the m-th group of channels: a network of width α/M, of the same dep
 
 weights and α·C_out biases. The first layer reads the data for all members at
 once: C_in·α·C_out·k_h·k_w weights, no groups. Each member has a head of its own: M·(α·width/M + 1)·K weights for a
-softmax. Texts: the embedding is α times as wide, and each member reads its own part of it. With M = α = γ = 1 this is
-the plain network. Widths must divide: α·C is a multiple of M·γ in every layer, so that members are exact and equal.
+softmax. Texts: the embedding is α times as wide, and each member reads its own part of it. With M = α = γ = 1 it has
+the plain network's architecture, and with its weights computes the same. Widths must divide: α·C is a multiple of M·γ
+in every layer, so that members are exact and equal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from fractions import Fraction
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,18 +29,23 @@ from dubio.networks.members import (
     MemberEdit,
     RepeatFeatures,
     check_unchanged,
+    head_layers,
+    is_frozen,
     of_members,
     own_heads,
     set_members,
     widen,
 )
-from dubio.networks.network import Model, Stage, grouped
+from dubio.networks.network import Model, Stage, UnfitWidth, contract, grouped, kind_of
 from dubio.networks.noise import sites
 from dubio.networks.rank_one import offered_layers
 from dubio.networks.textcnn import Convolve
 from dubio.networks.word_convolutions import Embed, WordConvolutions
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+
+LARGEST_DENOMINATOR = 10**6
+"""Of α as a fraction, where one of this size is the same float: 1.1 is 11/10, and 4/3 may be written as such."""
 
 
 class GroupedLinear(nn.Linear):
@@ -64,6 +71,8 @@ class Packed(MemberEdit):
         gamma: γ, the number of subgroups of a member's hidden layers.
     """
 
+    redraws: ClassVar[str] = "every layer that it packs"
+
     size: Positive = 4
     alpha: PositiveFloat = 2.0
     gamma: Positive = 1
@@ -75,6 +84,7 @@ class Packed(MemberEdit):
             UserError: Naming a layer that mixes channels in another way, or whose width does not divide.
         """
         check_unchanged("packed", model)
+        head_layers("packed", model)  # a last layer that cannot have members is not a layer to pack
         network = model.network
         stages = list(network.stages)
         shared = [i for i, stage in enumerate(stages) if _is_shared(stage)]
@@ -90,7 +100,9 @@ class Packed(MemberEdit):
     def _pack_stage(self, path: str, stage: nn.Module, *, first: bool) -> bool:
         """Pack the layers of a stage; return whether the first layer is still to come."""
         own = {id(layer) for _, layer in offered_layers(stage, path)}
+        readers = contract(stage).readers
         for name, module in stage.named_modules(prefix=path):
+            reads_inputs = first if readers is None else name.removeprefix(f"{path}.") in readers
             if isinstance(module, Stage) and not isinstance(module, Convolve):
                 module.groups = self.size
             if isinstance(module, Convolve):
@@ -99,15 +111,15 @@ class Packed(MemberEdit):
                 self._pack_embedding(f"{name}.table", module.table)
                 first = False
             elif isinstance(module, NORMS):
-                self._pack_norm(name, module)
+                if readers is None or not reads_inputs:  # one of the inputs is shared, as they are
+                    self._pack_norm(name, module)
             elif id(module) in own and type(module) in (nn.Linear, nn.Conv2d):
-                self._pack_layer(name, cast(nn.Linear, module), first=first)
+                self._pack_layer(name, cast(nn.Linear, module), first=reads_inputs)
                 first = False
             elif isinstance(module, WordConvolutions) or _has_other_weights(stage, name, path):
-                kinds = "dense layers, ungrouped 2-D convolutions, batch-norm, and the layers of textcnn"
-                raise UserError(f"packed: {name} is a {type(module).__name__}; it can pack {kinds}.")
+                raise UserError(f"packed: {name} {_unpackable(module)}.")
         for site in sites(stage):
-            site.width = int(self.alpha * site.width)
+            site.width = int(self._fraction() * site.width)
         return first
 
     def _pack_layer(self, path: str, layer: nn.Linear | nn.Conv2d, *, first: bool) -> None:
@@ -157,11 +169,26 @@ class Packed(MemberEdit):
         Raises:
             UserError: When γ groups of it are not whole numbers.
         """
-        total, parts = self.alpha * width, self.size * self.gamma
+        total, parts = self._fraction() * width, self.size * self.gamma
         if total % parts:
             rule = f"alpha · {what} must be a multiple of size · gamma = {parts}"
-            raise UserError(f"packed: {path} has {width} {what}; {rule}, and {self.alpha:g} · {width} is not.")
+            raise UnfitWidth(f"packed: {path} has {width} {what}; {rule}, and {self.alpha:g} · {width} is not.")
         return int(total) // self.size
+
+    def _fraction(self) -> Fraction:
+        """Return α as it was written: in floats 1.1 · 200 is not 220."""
+        simple = Fraction(self.alpha).limit_denominator(LARGEST_DENOMINATOR)
+        return simple if float(simple) == self.alpha else Fraction(repr(float(self.alpha)))
+
+
+def _unpackable(layer: nn.Module) -> str:
+    """Return why a layer with weights cannot be packed, as the end of a sentence about it."""
+    if is_frozen(layer):
+        return "is frozen (requires_grad=False); members need layers that are trained"
+    kinds = "dense layers, ungrouped 2-D convolutions, batch-norm, and the layers of textcnn"
+    if any(True for _ in layer.children()) and not hasattr(layer, "weight"):
+        return f"is {kind_of(layer)} with parameters outside of its layers; it can pack {kinds}"
+    return f"is {kind_of(layer)}; it can pack {kinds}, whose weights are parameters of their own"
 
 
 def _is_shared(stage: nn.Module) -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.core.errors import UserError
-from dubio.networks.network import Stage
+from dubio.networks.network import Stage, kind_of
 from dubio.networks.word_convolutions import WordConvolutions
 
 
@@ -139,7 +139,7 @@ def scale_layer(method: str, path: str, layer: nn.Module, factors: Factors) -> N
     kind = KINDS.get(type(layer))
     if kind is None or getattr(layer, "groups", 1) > 1:
         allowed = "dense layers and ungrouped 2-D convolutions, without another edit such as spectral_norm"
-        raise UserError(f"{method}: {path} is a {type(layer).__name__}; allowed are {allowed}.")
+        raise UserError(f"{method}: {path} is {kind_of(layer)}; allowed are {allowed}.")
     layer.__class__ = kind
     scaled = cast(ScaledLinear, layer)
     outputs, inputs = scaled.weight.shape[:2]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
+from dubio.networks.network import kind_of
 from dubio.networks.noise import Dropout, Noise, Site, SiteEdit
 
 UNITS = (nn.Dropout,)
@@ -113,7 +114,7 @@ def _rate(path: str, layer: nn.Module) -> float:
     """Return the rate of a dropout layer."""
     if not isinstance(layer, UNITS + CHANNELS):
         kinds = ", ".join(f"nn.{kind.__name__}" for kind in UNITS + CHANNELS)
-        raise UserError(f"{_layer(path)} is a {type(layer).__name__}; supported are {kinds}.")
+        raise UserError(f"{_layer(path)} is {kind_of(layer)}; supported are {kinds}.")
     if not 0.0 <= layer.p < 1.0:
         raise UserError(f"{_layer(path)} has p={layer.p}; it must be at least 0 and less than 1.")
     return float(layer.p)

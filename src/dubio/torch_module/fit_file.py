@@ -26,7 +26,7 @@ from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
 from dubio.torch_module.fitted_module import FittedModule, InputSpec, Shapes
 from dubio.torch_module.fitting import shapes_of, unsupported
-from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check_source
+from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check_source, own_name
 
 KEY = "dubio_module_fit"
 """The entry of the file's header that holds the specification."""
@@ -131,8 +131,8 @@ def _check_module(model: Model, weights: Shapes) -> None:
     own = shapes_of(model)
     for name in sorted(own.keys() | weights.keys()):
         if own.get(name) != weights.get(name):
-            shapes = f"{name} has shape {own.get(name, 'none')}, the stored one {weights.get(name, 'none')}"
-            raise UserError(f"network: this is not the module that was fitted: {shapes}.")
+            shapes = f"shape {own.get(name, 'none')}, the stored one {weights.get(name, 'none')}"
+            raise UserError(f"network: this is not the module that was fitted: {own_name(name, model)} has {shapes}.")
 
 
 def read_member(recipe: Recipe, tensors: Mapping[str, Tensor], model: Model, name: str) -> Restored:

@@ -145,6 +145,7 @@ class FittedModule:
         arrays = sample_scores(self._drawn, examples.rows, classes, self.device)
         return Predictions(
             arrays["logits"], labels, self.target, member=np.array(self._drawn.member, dtype=np.int64),
+            data_variance=arrays.get("data_variance"), model_variance=arrays.get("model_variance"),
             classes=self.classes, scores=own_scores(arrays), empty_decision=self.empty_decision,
             features=self._features(examples.rows),
         )  # fmt: skip

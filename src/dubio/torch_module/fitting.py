@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from dubio.core.errors import UserError, listing, one_of
-from dubio.core.registry import METHODS
+from dubio.core.registry import METHODS, Entry
 from dubio.core.types import TARGETS, Target, empty_decision_for
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
 from dubio.methods.estimator import EstimatorRecipe
 from dubio.methods.fitting import FitContext, check_device, fit_model, no_progress, start_from
 from dubio.methods.recipe import Recipe
-from dubio.networks.network import Model
+from dubio.networks.members import MemberEdit
+from dubio.networks.network import Model, UnfitWidth
 from dubio.networks.noise import DropoutEdit
 from dubio.torch_module.checkpoint import FitFolder, call_spec, fit_folder
 from dubio.torch_module.dropout_sites import OwnDropout
@@ -83,10 +85,11 @@ def fit(
     builder = ModelBuilder(network, _first_rows(examples), target, seed)
     names = _class_names(classes, builder.classes())
     builder.check_outputs()
-    data = _labelled(examples, None if val is None else read_examples(val, "val"), len(names), target)
+    data = _labelled(examples, None if val is None else read_examples(val, "val"), names, target)
     job = _FitJob(builder, data, device, progress or no_progress, recipe)
     # a module that the recipe cannot use is refused here, before the folder is made
     shapes = shapes_of(builder.model(builder.adapt(recipe), 0))
+    _caution_of_new_weights(network, recipe)
     inputs = InputSpec(examples.shape, str(builder.rows.numpy().dtype), shapes)
     with ExitStack() as stack:
         folder = None
@@ -169,7 +172,10 @@ def choose_recipe(method: str | Recipe, arguments: Mapping[str, Any], batch: int
             raise UserError(f"{next(iter(arguments))}: a recipe has its arguments already; pass none beside it.")
         _check_supported(method, method.name or "this recipe")
         return method
-    from_loader = {} if batch is None or "batch" not in METHODS.entry(method).parameters() else {"batch": batch}
+    entry = METHODS.entry(method)
+    if _is_complete(entry):  # a method that no module can have is refused before its arguments are
+        _check_supported(entry.make(), method)
+    from_loader = {} if batch is None or "batch" not in entry.parameters() else {"batch": batch}
     recipe = METHODS.make(method, **{**from_loader, **arguments})
     _check_supported(recipe, method)
     return recipe if "p" in arguments else _with_own_rates(recipe)
@@ -183,14 +189,20 @@ def _with_own_rates(recipe: Recipe) -> Recipe:
 
 def supported_methods() -> tuple[str, ...]:
     """Return the registered methods that a plain module can be fitted with."""
-    complete = [entry for entry in METHODS.entries() if entry.defaults().keys() == entry.parameters().keys()]
+    complete = filter(_is_complete, METHODS.entries())
     return tuple(entry.name for entry in complete if unsupported(entry.make()) is None)
+
+
+def _is_complete(entry: Entry[Any]) -> bool:
+    """Return whether a method can be made without arguments."""
+    return entry.defaults().keys() == entry.parameters().keys()
 
 
 def unsupported(method: Any) -> str | None:
     """Return why a plain module cannot be fitted with a method; None where it can.
 
-    The recipe is tried on a small module with dense layers and dropout.
+    The recipe is tried on a small module with dense layers and dropout. Arguments that its widths rule out say nothing
+    about another module.
     """
     if isinstance(method, EstimatorRecipe):
         return "it is an estimator with features of its own, and has no network"
@@ -200,6 +212,8 @@ def unsupported(method: Any) -> str | None:
         with torch.random.fork_rng(devices=[]):
             try:
                 wrap(nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.Linear(2, 2)), recipe, torch.zeros(2, 2))
+            except UnfitWidth:
+                continue
             except UserError as fault:
                 return str(fault).rstrip(".")
     return None
@@ -209,6 +223,15 @@ def _check_supported(method: Any, name: str) -> None:
     if (reason := unsupported(method)) is not None:
         supported = listing(supported_methods())
         raise UserError(f"method {name!r} cannot be used on your own module: {reason}. Supported: {supported}.")
+
+
+def _caution_of_new_weights(network: NetworkSource, recipe: Recipe) -> None:
+    """Warn of weights of a given module that do not count; those that a function makes are first weights anyway."""
+    layers = [edit.redraws for edit in recipe.edits if isinstance(edit, MemberEdit) and edit.redraws]
+    if isinstance(network, nn.Module) and layers:
+        reason = f"{recipe.name or 'this recipe'} draws new weights for {layers[0]}"
+        text = f"network: {reason}; there the weights of your module are not a starting point."
+        warnings.warn(f"{text} Give a function that makes the module to say that none are meant.", stacklevel=3)
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -234,10 +257,18 @@ def _class_names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 
 def _labelled(
-    examples: UserExamples, val: UserExamples | None, classes: int, target: Target
+    examples: UserExamples, val: UserExamples | None, names: Sequence[str], target: Target
 ) -> tuple[LabelledRows, LabelledRows]:
-    """Return training and validation examples."""
+    """Return training and validation examples.
+
+    Raises:
+        UserError: For labels that do not match, or training examples of a single class.
+    """
+    classes = len(names)
     labels = check_labels(examples.labels, len(examples.rows), classes, target, "train")
+    if target != "multilabel" and len(present := np.unique(labels)) < 2:
+        only = ", ".join(names[k] for k in present)
+        raise UserError(f"train: there must be at least two classes; the data has {len(present)}: {only}.")
     if val is None:
         first, second = (LabelledRows(examples.take(r), labels[r], classes) for r in hold_out(labels))
         return first, second

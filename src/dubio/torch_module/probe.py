@@ -9,10 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch.utils._pytree import tree_map
 
 from dubio.core.errors import UserError
 from dubio.core.types import Target
 from dubio.torch_module.dropout_sites import dropout_layers
+
+NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+"""Layers that normalise what they read."""
 
 
 @dataclass
@@ -70,6 +75,76 @@ def probe(module: nn.Module, batch: Tensor) -> Probe:
         for handle in handles:
             handle.remove()
     return record
+
+
+@torch.no_grad()
+def reading_layers(module: nn.Module, rows: Tensor) -> dict[str, bool] | None:
+    """Return the layers that read the inputs and no outputs of other layers, whatever their order in the module.
+
+    In two passes every layer with weights gives random numbers instead of its outputs. A layer whose own inputs are the
+    same in both reads no outputs of others. Normalisation is not counted: behind it the inputs are still the inputs.
+
+    Args:
+        module: The module; it is not changed.
+        rows: A few examples.
+
+    Returns:
+        By the path of a layer with weights, whether it reads the inputs whole; None where the module fails on such
+        numbers.
+    """
+    try:
+        first, second = (_layer_inputs(module, rows, seed) for seed in (0, 1))
+    except (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
+    containers = {path for path in first if any(other != path and _is_inside(other, path) for other in first)}
+    return {  # in the order of the calls, in which an edit may draw their weights
+        path: all(h.numel() == rows.numel() for h in inputs)
+        for path, inputs in first.items()
+        if path not in containers and _same(inputs, second.get(path, []))
+    }
+
+
+def _layer_inputs(module: nn.Module, rows: Tensor, seed: int) -> dict[str, list[Tensor]]:
+    """Return the inputs of each call of a layer with weights, in a pass in which such layers give random numbers."""
+    generator, inputs_of = torch.Generator().manual_seed(seed), dict[str, list[Tensor]]()
+
+    def replaced(output: Any) -> Any:
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            return output
+        # positive, so that neither a ReLU nor a logarithm makes two draws the same
+        return (0.5 + torch.rand(output.shape, generator=generator)).to(output)
+
+    def hook(path: str) -> Any:
+        def see(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
+            if inputs and isinstance(inputs[0], Tensor):
+                inputs_of.setdefault(path, []).append(inputs[0].clone())
+            return None if isinstance(layer, NORMS) else tree_map(replaced, output)
+
+        return see
+
+    layers = [(path, layer) for path, layer in module.named_modules() if _has_weights(layer)]
+    handles = [layer.register_forward_hook(hook(path)) for path, layer in layers]
+    try:
+        with unfused_attention():
+            module.eval()(rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return inputs_of
+
+
+def _has_weights(layer: nn.Module) -> bool:
+    return parametrize.is_parametrized(layer) or any(True for _ in layer.parameters(recurse=False))
+
+
+def _same(first: list[Tensor], second: list[Tensor]) -> bool:
+    return len(first) == len(second) and all(
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second, strict=True)
+    )
+
+
+def _is_inside(path: str, container: str) -> bool:
+    return path.startswith(f"{container}.") if container else True
 
 
 def probe_twice(module: nn.Module, rows: Tensor) -> tuple[Probe, Probe]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,12 +17,27 @@ from dubio.core.errors import UserError
 from dubio.core.types import Target
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import KINDS
-from dubio.networks.members import mixing_layer
-from dubio.networks.network import Model, Network, Stage
+from dubio.networks.members import MemberEdit, exchangeable, mixing_layer
+from dubio.networks.network import Edit, Model, Network, Stage
 from dubio.networks.noise import SiteEdit
+from dubio.networks.spectral import SpectralNorm
 from dubio.torch_module.dropout_sites import SiteLayer, replace_dropout, replace_layer
-from dubio.torch_module.probe import Probe, check_logits, class_count, probe, probe_twice, unfused_attention
+from dubio.torch_module.probe import (
+    Probe,
+    check_logits,
+    class_count,
+    probe,
+    probe_twice,
+    reading_layers,
+    unfused_attention,
+)
 from dubio.training.seeds import number
+
+OWN_PATH = re.compile(r"network\.stages\.\d+\.module(?:\.([\w.]*\w))?")
+"""The path of a module's layer in the model."""
+
+HEAD_PATH = re.compile(r"\bhead\.linear\b")
+"""The path of the last layer in the model."""
 
 NetworkSource = nn.Module | Callable[[], nn.Module]
 
@@ -35,7 +52,15 @@ class WrappedModule(Stage):
 
     batched_over_weights = False  # a user's operations may not be ones that can be mapped over
 
-    def __init__(self, module: nn.Module, widens: int, last: str | None = None, *, called: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        widens: int,
+        last: str | None = None,
+        *,
+        called: Iterable[str] = (),
+        readers: Mapping[str, bool] | None = None,
+    ) -> None:
         """Wrap a module.
 
         Args:
@@ -43,6 +68,7 @@ class WrappedModule(Stage):
             widens: Elements of its largest layer per element of the input.
             last: The path of the last layer, where it is the head.
             called: The paths of dense layers that a pass calls, the last one included.
+            readers: The paths of the layers that read the inputs, and whether they read them whole, where known.
         """
         super().__init__()
         self.last = last
@@ -52,6 +78,8 @@ class WrappedModule(Stage):
         self.adapts = tuple(
             f"module.{p}" for p in called if p not in ("", last) and _holds_weight(module.get_submodule(p))
         )
+        if readers is not None:
+            self.readers = {f"module.{path}".rstrip("."): reads_all for path, reads_all in readers.items()}
         self._site_layers = [layer for layer in module.modules() if isinstance(layer, SiteLayer)]
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -136,21 +164,55 @@ def wrap(module: nn.Module, recipe: Recipe, rows: Tensor) -> Model:
     """
     probes = probe_twice(module, rows)
     classes, widens = class_count(*probes), probes[0].widens
+    members = any(isinstance(edit, MemberEdit) for edit in recipe.edits)
+    readers = reading_layers(module, probes[0].inputs) if members else None
     if any(isinstance(edit, SiteEdit) for edit in recipe.edits):
         replace_dropout(module, {len(record.inputs): record.dropout_shapes for record in probes})
     path = last_layer(module, probes[0])
     body, layer = (module, None) if path is None else split_last_layer(module, path)
     width = classes if layer is None else layer.in_features
     head = recipe.head.build(width, classes)
+    head.missing = "" if layer is not None else missing_last_layer(module, probes[0])
     head.adopt(layer)
-    stage = WrappedModule(body, widens, path, called=probes[0].linear_calls)
+    if readers is not None and path is not None:
+        readers.pop(path, None)  # it is the head now
+    stage = WrappedModule(body, widens, path, called=probes[0].linear_calls, readers=readers)
     model = Model(Network([stage], width, before_head=()), head)
-    for edit in recipe.edits:
-        edit.apply(model)
-    if model.network.sets > 1:
-        check_members(model, rows, recipe.name)
-    recipe.collect.check(model, [record.inputs for record in probes])
+    with _own_layer_names(path):
+        for edit in recipe.edits:
+            _check_edit(edit)
+            edit.apply(model)
+        if members:
+            check_members(model, rows, recipe.name)
+        recipe.collect.check(model, [record.inputs for record in probes])
     return model
+
+
+def own_name(name: str, model: Model) -> str:
+    """Return the name of a weight of the model as the module calls it."""
+    stage = next(stage for stage in model.network.stages if isinstance(stage, WrappedModule))
+    own = OWN_PATH.sub(lambda path: path[1] or "", name)
+    return own if stage.last is None else HEAD_PATH.sub(stage.last, own).lstrip(".")
+
+
+def _check_edit(edit: Edit) -> None:
+    """Refuse an edit of layers that only registered networks offer."""
+    if isinstance(edit, SpectralNorm):
+        other = "'posthoc' with scores=['density'] has the density of its features without it"
+        raise UserError(f"'spectral_norm' bounds layers that a network names, and a module names none; {other}.")
+
+
+@contextmanager
+def _own_layer_names(last: str | None) -> Iterator[None]:
+    """Let messages call layers as the module does; edits know them by their paths in the model."""
+    try:
+        yield
+    except UserError as fault:
+        text = OWN_PATH.sub(lambda path: f"layer {path[1]!r}" if path[1] else "the module", str(fault))
+        if last is not None:
+            text = HEAD_PATH.sub(f"layer {last!r}" if last else "the module", text)
+        fault.args = (text, *fault.args[1:])
+        raise
 
 
 def check_members(model: Model, rows: Tensor, name: str) -> None:
@@ -159,15 +221,22 @@ def check_members(model: Model, rows: Tensor, name: str) -> None:
     Raises:
         UserError: Naming the layer through which one member changes another, or what fails.
     """
-    needs = f"{name or 'this recipe'} needs a module that keeps rows and groups of channels apart"
+    method = name or "this recipe"
     try:
-        mixed = mixing_layer(model, rows)
+        mixed, exchange = mixing_layer(model, rows), exchangeable(model, rows)
+    except UserError:
+        raise  # an edit's own refusal
     except (RuntimeError, ValueError, IndexError) as fault:
-        reason = f"{type(fault).__name__}: {str(fault).splitlines()[0]}"
-        raise UserError(f"network: {needs}, whatever their number; with members this one fails: {reason}") from fault
+        reason = f"{type(fault).__name__}: {(str(fault).splitlines() or [''])[0]}"
+        changes = f"{method} changes the widths or the number of rows of layers"
+        raise UserError(f"network: {changes}; with members this one fails: {reason}") from fault
     if mixed is not None:
-        layer = mixed.split(".module.")[-1]
-        raise UserError(f"network: {needs}; in this one the layer {layer!r} mixes members.")
+        needs = f"{method} needs a module that keeps rows and groups of channels apart"
+        raise UserError(f"network: {needs}; in this one {mixed} mixes members.")
+    if not exchange:
+        needs = f"{method} needs layers behind the first to read outputs of layers alone"
+        beside = "in this one the inputs or fixed values enter beside them, of which members would see different parts"
+        raise UserError(f"network: {needs}; {beside}.")
 
 
 def check_source(source: NetworkSource, members: int) -> None:
@@ -229,6 +298,21 @@ def last_layer(module: nn.Module, record: Probe) -> str | None:
         if output is record.output and not more and len(shape) == 2 and trained and _is_plain(layer):
             return path if _splits(module, path, record) else None
     return None
+
+
+def missing_last_layer(module: nn.Module, record: Probe) -> str:
+    """Return why a module has no last layer that could be the head, as a part of a sentence."""
+    path, calls = next(reversed(record.linear_calls.items()), ("", []))
+    if not calls:
+        return "this module calls no nn.Linear"
+    name, layer = f"layer {path!r}", module.get_submodule(path)
+    if calls[-1][1] is not record.output:
+        return f"the module's outputs are not those of {name}, the last nn.Linear that it calls"
+    if layer.bias is None:
+        return f"{name} has no bias"
+    if not all(parameter.requires_grad for parameter in layer.parameters()):
+        return f"{name} is frozen (requires_grad=False)"
+    return f"{name} is called several times, on other than rows, or with weights that are not its own"
 
 
 def split_last_layer(module: nn.Module, path: str) -> tuple[nn.Module, nn.Linear]:

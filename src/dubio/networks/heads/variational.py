@@ -66,7 +66,8 @@ class VariationalHead(HeadModule):
         """
         if layer is None:
             kind = "an nn.Linear with a bias whose outputs are the module's"
-            raise UserError(f"network: a variational last layer is around the last layer, {kind}; this one has none.")
+            reason = self.missing or "this one has none"
+            raise UserError(f"network: a variational last layer is around the last layer, {kind}; {reason}.")
         self.linear = layer
 
     def factors(self) -> Tensor:
