@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
+from dubio.core.errors import UserError
 from dubio.core.registry import REGISTRIES
 
 PLUGIN = '''
@@ -90,3 +91,19 @@ def test_text_output_names_arguments_and_defaults(tmp_path: Path, monkeypatch: p
     done = CliRunner().invoke(app, ["list", "metrics", "--plugin", str(path)], catch_exceptions=False)
     assert "always-half" in done.stdout
     assert "(value=0.5, needed)" in done.stdout
+
+
+def test_a_kind_that_is_none_is_refused_with_the_nearest_one() -> None:
+    """It read "Value error, 'method' is not one of …"."""
+    with pytest.raises(UserError, match=r"unknown value of kind 'method'\. Did you mean 'methods'\? Known: "):
+        CliRunner().invoke(app, ["list", "method"], catch_exceptions=False)
+
+
+def test_one_name_is_shown_alone_with_its_arguments() -> None:
+    (item,) = listed("methods", "packed-ensemble")
+    assert item["name"] == "packed-ensemble"
+    assert {"size", "alpha"} <= {argument["name"] for argument in item["arguments"]}
+    (quick,) = listed("benchmarks", "quick")
+    assert quick["presets"]
+    with pytest.raises(UserError, match=r"unknown method 'packed'\. Did you mean 'packed-ensemble'\?"):
+        CliRunner().invoke(app, ["list", "methods", "packed"], catch_exceptions=False)

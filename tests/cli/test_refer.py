@@ -12,7 +12,7 @@ from dubio.cli.refer import app
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
 from dubio.formats import read_predictions, write_predictions
-from dubio.referral import NoGuarantee, fit_risk_policy
+from dubio.referral import NoGuarantee, apply_policy, fit_capacity_policy, fit_risk_policy
 from dubio.referral.sample_size import units_needed
 from tests.cli.helpers import invoke
 
@@ -424,3 +424,19 @@ def test_decisions_are_parquet_where_their_name_says_so_and_other_formats_are_re
     with pytest.raises(UserError, match=r"--output must end in \.csv or \.parquet; given .*d\.xlsx"):
         run("apply", files / "policy.json", files / "bare.npz", "-o", files / "d.xlsx")
     assert not (files / "d.xlsx").exists()
+
+
+def test_new_rows_without_the_score_of_the_policy_are_refused_with_the_column_that_is_missing(files):
+    """It read "unknown uncertainty quantity 'energy'", and named neither file."""
+    probs, labels = drawn(800, 0)
+    np.savez(files / "own.npz", probs=probs, labels=labels, **{"score.energy": np.minimum(probs, 1 - probs)})
+    for quantity in ("score.energy", "energy"):
+        fitted = run("fit", files / "own.npz", "--capacity", 0.2, "--quantity", quantity, "-o", files / "policy.json")
+        assert fitted.exit_code == 0
+        assert json.loads((files / "policy.json").read_text())["quantity"] == "energy"
+    with pytest.raises(UserError, match=r"policy\.json.*new\.npz.* have no column 'score\.energy'"):
+        run("apply", files / "policy.json", files / "new.npz", "-o", files / "d.csv")
+    assert run("apply", files / "policy.json", files / "own.npz", "-o", files / "d.csv").exit_code == 0
+    policy = fit_capacity_policy(read_predictions(files / "own.npz"), capacity=0.2, quantity="energy")
+    with pytest.raises(UserError, match=r"these predictions have no column 'score\.energy'"):
+        apply_policy(policy, read_predictions(files / "new.npz"))

@@ -200,6 +200,18 @@ def test_unused_columns_and_empty_texts_of_all_chunks_are_noted(model, rows, tmp
     assert predictions.notes == ("Columns that the model does not use: x.", "Rows with an empty text: 3.")
 
 
+def test_rows_with_missing_numbers_are_counted_with_their_columns(model, rows, tmp_path):
+    """They were filled in without a word."""
+    path, values = rows
+    gaps = values.copy()
+    gaps[[3, 40], 0], gaps[40, 2] = np.nan, np.nan
+    path.write_text("\n".join(["height,width,age,dose", *(",".join(map(repr, row)) for row in gaps.tolist())]) + "\n")
+    note = "Rows with a missing number: 2 (height 2, age 1); such a number is filled in as in training."
+    assert job(model, path, tmp_path / "p.csv").run()[0].notes == (note,)
+    assert model.predictions(gaps).notes == (note,)
+    assert model.predictions(values).notes == ()
+
+
 @pytest.mark.parametrize("rows", [4096, 32768])
 def test_tables_and_decisions_are_written_in_memory_that_hardly_grows_with_rows(rows, tmp_path):
     predictions = random_predictions(rows)

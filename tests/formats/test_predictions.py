@@ -8,7 +8,9 @@ from safetensors.numpy import save_file
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
 from dubio.formats import read_predictions, read_tensors, write_predictions, write_tensors
+from dubio.formats.arrays import BUILT_IN
 from dubio.formats.predictions import read_verified
+from dubio.metrics.quantities import QUANTITIES
 from dubio.statistics.paired import align
 
 
@@ -227,3 +229,16 @@ def test_pooled_probabilities_are_written_as_npz_and_read_again(tmp_path):
     assert again.samples == 1
     assert np.allclose(again.probs, predictions.probs, atol=1e-6)
     assert np.array_equal(again.labels, predictions.labels)
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_an_own_score_with_the_name_of_a_built_in_one_is_refused_on_reading(tmp_path, name):
+    """The built-in one was used in its place, without a word."""
+    assert set(BUILT_IN) == set(QUANTITIES)
+    np.savez(tmp_path / "a.npz", probs=np.array([[0.7, 0.3]]), **{f"score.{name}": np.array([1.0])})
+    (tmp_path / "a.csv").write_text(f"p0,p1,score.{name}\n0.7,0.3,1\n")
+    for file, kind in (("a.npz", "array"), ("a.csv", "column")):
+        with pytest.raises(UserError, match=rf"{file}.*{kind} 'score\.{name}' .*rename .*'score\.own_{name}'"):
+            read_predictions(tmp_path / file)
+    (tmp_path / "b.csv").write_text(f"p0,p1,score.own_{name}\n0.7,0.3,1\n")
+    assert list(read_predictions(tmp_path / "b.csv").scores) == [f"own_{name}"]

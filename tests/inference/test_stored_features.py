@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -65,8 +67,9 @@ def test_more_than_the_bound_is_refused_by_name(monkeypatch):
         stored_features(posterior(states=2), "last", images(), "cpu")
 
 
-def test_values_that_half_precision_cannot_hold_are_refused():
+def test_values_that_half_precision_cannot_hold_are_refused_without_a_warning_beside():
+    """numpy's "overflow encountered in cast" stood above the sentence."""
     own = posterior()
     own.states[0]["network.stages.2.linear.bias"].fill_(1e6)
-    with pytest.raises(UserError, match="float16 cannot hold"), np.errstate(over="ignore"):
+    with warnings.catch_warnings(action="error"), pytest.raises(UserError, match="float16 cannot hold"):
         stored_features(own, "last", images(7), "cpu")

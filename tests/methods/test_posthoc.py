@@ -57,6 +57,30 @@ def test_arguments_reach_their_scores():
         METHODS.make("posthoc", scores=("mahalanobi",))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scores": ("react",), "temperature": 2.0}, "temperature=2.0 has no effect: the score 'energy' alone uses it"),
+        ({"scores": ("energy",), "neighbour": 7}, "neighbour=7 has no effect: the score 'knn' alone uses it"),
+        ({"bank": 10}, r"neighbour must be at most .* in the bank, 10 \(bank\); given 50"),
+    ],
+)
+def test_an_argument_that_no_chosen_score_uses_is_refused(arguments, words):
+    for name in ("posthoc", "posthoc-ensemble"):
+        with pytest.raises(UserError, match=words):
+            METHODS.make(name, **arguments)
+    METHODS.make("posthoc", scores=("react",), temperature=1.0)
+
+
+def test_a_neighbour_beyond_the_training_rows_is_refused_with_their_number():
+    """It became the last neighbour, without a word; only the default does, of few rows."""
+    task = blobs()
+    with pytest.raises(UserError, match="neighbour must be at most the number of training rows, 80; given 81"):
+        both(METHODS.make("posthoc", **SMALL, scores=("knn",), neighbour=81), task)
+    both(METHODS.make("posthoc", **SMALL, scores=("knn",), neighbour=80), task)
+    NearestNeighbours().check_rows(5)
+
+
 @pytest.mark.parametrize("name", ["posthoc", "ddu"])
 def test_scores_arrive_as_columns_and_probabilities_are_those_of_the_network(name):
     task, recipe = blobs(), METHODS.make(name, **SMALL)

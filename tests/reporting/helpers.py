@@ -17,7 +17,7 @@ from dubio.reporting.score_table import Score, ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
 from dubio.reporting.tables import Table
 from dubio.statistics.verdicts import VarianceTerm
-from tests.reporting.stored_runs import FakeStore
+from tests.reporting.stored_runs import FakeStore, identifier
 
 Kind = TypeVar("Kind")
 
@@ -179,6 +179,33 @@ def part_of_run(
     made["runs"] = [run for run in made["runs"] if run["task"] in tasks and (not methods or run["method"] in methods)]
     made["benchmark"] = {**made["benchmark"], **benchmark}
     made["failures"] = []
+    return made
+
+
+def with_scores_on_features(
+    store: FakeStore, manifest: dict[str, Any], task: str, methods: tuple[str, ...]
+) -> dict[str, Any]:
+    """A run of a task with ``posthoc``, which continues the fits of ``deterministic`` and makes its predictions.
+
+    Args:
+        store: Its store; the further fits and predictions are added to it.
+        manifest: The run without the method.
+        task: The task.
+        methods: The methods in the order of the command.
+    """
+    made = without_shift(part_of_run(manifest, task))
+    made["methods"].append({"name": "posthoc", "title": "Post-hoc scores", "members": 1, "samples": 0})
+    for run in [run for run in made["runs"] if run["method"] == "deterministic"]:
+        (fit,) = run["fits"]
+        own = {**run, "method": "posthoc", "id": identifier("posthoc", run["id"]), "fits": [identifier("post", fit)]}
+        store.specs[own["fits"][0]] = {"start": fit}
+        store.records |= {own["fits"][0]: store.records[fit], own["id"]: store.records[run["id"]]}
+        for key in [key for key in store.predictions if key[0] == run["id"]]:
+            store.predictions[own["id"], key[1]] = store.predictions[key]
+        made["runs"].append(own)
+    by_name = {method["name"]: method for method in made["methods"]}
+    made["methods"] = [by_name[name] for name in methods]
+    made["runs"] = [run for run in made["runs"] if run["method"] in methods]
     return made
 
 

@@ -93,3 +93,19 @@ def test_the_time_to_read_a_manifest_grows_with_its_size_alone() -> None:
 
     # Sixteen times the tasks take 16 times as long; searches of a list per task made it 45 times.
     assert min(seconds(8000), seconds(8000)) < 30 * max(seconds(500), seconds(500))
+
+
+def test_the_registered_reference_is_the_reference_in_whatever_order_methods_are_named() -> None:
+    """Policies aimed at the error of the packed ensemble, because the command had named it first."""
+    _, manifest = make_world((0,))
+    names = [method["name"] for method in manifest["methods"]]
+    for first in ("mc-dropout", "deterministic"):
+        order = [first, *(name for name in names if name != first)]
+        methods = sorted(manifest["methods"], key=lambda method: order.index(method["name"]))
+        view = read_manifest({**manifest, "methods": methods})
+        assert view.reference(view.tasks[0]) == "deterministic"
+        assert next(iter(view.simplest_first(dict.fromkeys(order)))) == "deterministic"
+    others = [method for method in manifest["methods"] if method["name"] != "deterministic"]
+    runs = [run for run in manifest["runs"] if run["method"] != "deterministic"]
+    view = read_manifest({**manifest, "methods": others, "runs": runs})
+    assert view.reference(view.tasks[0]) == "mc-dropout"

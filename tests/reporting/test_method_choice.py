@@ -10,10 +10,12 @@ import pytest
 
 import dubio
 from dubio.core.predictions import Predictions
+from dubio.reporting.build import build_report
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.method_choice import deployment_commands, stored_name, supported_method
-from tests.reporting.helpers import run_with, task_view
+from tests.reporting.helpers import run_with, task_view, with_scores_on_features
+from tests.reporting.stored_runs import make_world
 
 CLEAR = {"deterministic": (0.50, 0.51, 0.49), "deep-ensemble": (0.30, 0.31, 0.29)}
 
@@ -76,3 +78,13 @@ def test_commands_name_the_run_in_full_beside_others_that_begin_alike(texts_run,
     assert len(store.manifests()) == 2
     assert stored_name(view) == name != view.manifest.name
     assert stored_name(run_of(CLEAR, task_view("a", 2))) == "made"
+
+
+def test_the_method_to_predict_with_is_the_cheaper_of_two_with_the_same_predictions():
+    """With one seed, too: another training of the same network would give both other predictions."""
+    store, manifest = make_world((0,))
+    for order in (("posthoc", "deterministic"), ("deterministic", "posthoc")):
+        view = build_report(store, with_scores_on_features(store, manifest, "screening", order)).run
+        method, verdict = supported_method(view, view.tasks[0])
+        assert method == "deterministic"
+        assert verdict.endswith("Post-hoc scores makes the same predictions as Deterministic.")

@@ -206,6 +206,19 @@ def test_pairs_that_are_not_judged_do_not_make_the_others_stricter() -> None:
     assert among.verdict("once", "a").place == among.verdict("b", "once").place == "unjudged"
 
 
+@pytest.mark.parametrize("runs", [1, 3, 6])
+def test_methods_of_the_same_predictions_differ_by_nothing_in_any_training(runs: int) -> None:
+    values = tuple(0.1 + 0.01 * k for k in range(runs))
+    cells = {"scores": cell(*values), "network": cell(*values), "other": cell(*(x + 0.02 for x in values))}
+    twins = [frozenset(("network", "scores"))]
+    pairs, apart = (compare_methods(cells, "lower", same=same) for same in (twins, ()))
+    assert pairs.verdict("scores", "network") == Verdict("tied", 0.0, 0.0, 1.0)
+    assert pairs.same("network", "scores")
+    assert not pairs.same("network", "other")
+    assert not apart.same("network", "scores")
+    assert pairs.verdict("other", "network").place == apart.verdict("other", "network").place
+
+
 def test_more_methods_ask_for_a_larger_difference() -> None:
     two = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16)}
     many = two | {f"m{i}": cell(0.4, 0.5, 0.6) for i in range(6)}

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
 
 from dubio.cli.options import JsonOption, PluginOption, load_plugins
 from dubio.cli.output import print_result, say
+from dubio.core.errors import check_known, one_of
 
 if TYPE_CHECKING:
     from dubio.core.registry import Entry
 
 
+KINDS = ("tasks", "networks", "methods", "metrics", "benchmarks")
+
+
 def list_names(
-    kind: Literal["tasks", "networks", "methods", "metrics", "benchmarks"],
+    kind: str,
+    name: Annotated[str | None, typer.Argument()] = None,
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
     """List tasks, networks, methods, metrics or benchmarks, with their arguments and defaults.
 
     Args:
-        kind: The kind of names to list.
+        kind: The kind of names to list: tasks, networks, methods, metrics or benchmarks.
+        name: Show this one alone, such as packed-ensemble; all by default.
     """
+    one_of("kind", kind, KINDS)
     from dubio.core.registry import REGISTRIES, not_loaded_sentence
 
     if kind == "benchmarks":
@@ -30,6 +39,9 @@ def list_names(
         load_plugins(plugin)
         entries = REGISTRIES[kind].entries()
         items = [_described(entry) | (_ranking(entry) if kind == "metrics" else {}) for entry in entries]
+    if name is not None:
+        check_known(kind.removesuffix("s"), [name], [item["name"] for item in items])
+        items = [item for item in items if item["name"] == name]
     print_result(json, items, _lines(items))
     if sentence := not_loaded_sentence():
         say(sentence)

@@ -92,7 +92,8 @@ def fit(
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
     named = named_files(predictions)
-    common: dict[str, Any] = {"confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force}
+    own = quantity.removeprefix("score.")  # the column of a system's own uncertainty, which its name stands for
+    common: dict[str, Any] = {"confidence": confidence, "quantity": own, "seed": seed, "allow_selected": force}
     if targets is not None:
         if report is not None:
             raise UserError(f"--report is the sheet of one policy; given --targets {targets}. Choose one of the folder "
@@ -281,6 +282,7 @@ def apply(
     """
     from dubio.core.validate import read_json
     from dubio.referral import Policy, apply_policy
+    from dubio.referral.shift import lacks_score, missing_score
 
     cases = [one_of("--fail-on", word.strip(), CASES) for word in fail_on.split(",") if word.strip()]
     check_output(output, policy, predictions, reading.labels)
@@ -290,6 +292,8 @@ def apply(
     # Arrays do not name their target or how empty rows are decided, the policy does; another target is refused.
     new = reading.read(predictions, labels=reading.labels, target=rule.target)
     new = new.with_checked(empty_decision=rule.empty_decision)
+    if lacks_score(rule, new):
+        raise UserError(f"{str(policy)!r}: the predictions of {str(predictions)!r} {missing_score(rule.quantity)}")
     options: dict[str, Any] = {"shift_level": shift_level, "seed": seed, "by": reading.by or (), "allow_unnamed": force}
     options["allow_other"] = force
     applied = apply_policy(rule, new, per=per, **options)

@@ -8,6 +8,7 @@ The command line turns a :class:`DubioError` into one message and its ``exit_cod
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Collection, Iterable
 from numbers import Real
@@ -96,8 +97,14 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return None if same is None else folded[same]
 
 
-TYPING_ERROR = 0.88
+TYPING_ERROR = 0.8
 """Similarity from which on a name differs from another by a typing error."""
+
+
+def _leading_words(name: str, other: str) -> int:
+    """Return the number of words with which both names begin."""
+    pairs = zip(name.split("-"), other.split("-"), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _folded(name: str) -> str:
@@ -108,10 +115,11 @@ def _sharing_words(word: str, names: Collection[str]) -> str | None:
     """Return the name that begins with the given one, contains it, or is contained in it, as whole words."""
     listed = [name for name in names if min(len(name), len(word)) > 2]
     longer = [name for name in listed if f"-{word}-" in f"-{name}-"]
+    begun = listed if any(word.startswith(f"{name}-") for name in listed) else []
     kinds = (
         sorted((name for name in names if name.startswith(f"{word}-")), key=len),
         sorted((name for name in listed if name.startswith(word)), key=len),
-        sorted((name for name in listed if word.startswith(f"{name}-")), key=len, reverse=True),
+        sorted(begun, key=lambda name: (_leading_words(name, word), -len(name)), reverse=True),
         sorted(longer, key=len),
         sorted((name for name in listed if f"-{name}-" in f"-{word}-"), key=len, reverse=True),
     )

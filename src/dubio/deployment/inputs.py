@@ -7,8 +7,9 @@ numbers of a table in the order of its columns. Every refusal names the row and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -17,12 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UnknownName, UserError, listing
+from dubio.core.errors import UnknownName, UserError, listing, plural
 from dubio.core.types import Examples, Inputs, Modality
 from dubio.core.validate import NonNegative
 from dubio.networks.draws import Keys
 from dubio.tables import number_in
 from dubio.tasks.images.files import Unreadable, read_image, resize_images
+
+MOST_COLUMNS = 5
+"""Largest number of columns with missing numbers that a note names."""
 
 IMAGE = "image"
 """The column of a row that is an image."""
@@ -77,7 +81,9 @@ class InputForm:
         else:
             values = np.stack([self._image(row, names[index]) for index, row in enumerate(rows)])
         unused = self.unused(name for row in rows if isinstance(row, Mapping) for name in row)
-        return Examples(values, np.full(len(rows), -1, dtype=np.int64)), row_notes(unused, empty_texts(values))
+        notes = RowNotes(dict.fromkeys(unused))
+        notes.add(self, values)
+        return Examples(values, np.full(len(rows), -1, dtype=np.int64)), notes.texts
 
     def unused(self, names: Iterable[Any]) -> tuple[str, ...]:
         """Return the fields of rows that the model does not use."""
@@ -163,10 +169,43 @@ def empty_texts(inputs: Inputs) -> int:
     return sum(not text.strip() for text in inputs) if isinstance(inputs, tuple) else 0
 
 
-def row_notes(unused: Sequence[str], empty: int) -> tuple[str, ...]:
-    """Return what is ignored or missing in rows: fields that the model does not use, and empty texts."""
-    notes = [f"Columns that the model does not use: {listing(unused)}."] if unused else []
-    return (*notes, *([f"Rows with an empty text: {empty:,}."] if empty else ()))
+@dataclass
+class RowNotes:
+    """Count what is ignored or missing in rows.
+
+    Attributes:
+        unused: Fields that the model does not use.
+        empty: Rows with an empty text.
+        incomplete: Rows with a missing number.
+        missing: Column → the number of rows in which its number is missing.
+    """
+
+    unused: dict[str, None] = field(default_factory=dict)
+    empty: int = 0
+    incomplete: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def add(self, form: InputForm, inputs: Inputs) -> None:
+        """Count what is missing in further rows."""
+        self.empty += empty_texts(inputs)
+        if form.inputs == "table":
+            absent = np.isnan(np.asarray(inputs[:]))
+            self.incomplete += int(absent.any(axis=1).sum())
+            counts = dict(zip(form.columns, absent.sum(axis=0).tolist(), strict=True))
+            self.missing.update({column: count for column, count in counts.items() if count})
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentences about it, none where there is nothing to say."""
+        texts = [f"Columns that the model does not use: {listing(self.unused)}."] if self.unused else []
+        texts += [f"Rows with an empty text: {self.empty:,}."] if self.empty else []
+        if self.incomplete:
+            most = [f"{column} {count:,}" for column, count in self.missing.most_common(MOST_COLUMNS)]
+            others = len(self.missing) - len(most)
+            more = f" and {others} more {plural('column', others)}" if others else ""
+            texts.append(f"Rows with a missing number: {self.incomplete:,} ({', '.join(most)}{more}); such a number is "
+                         "filled in as in training.")  # fmt: skip
+        return tuple(texts)
 
 
 def _shown(value: Any) -> str:

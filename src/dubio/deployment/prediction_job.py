@@ -24,7 +24,7 @@ from dubio.core.errors import BadFile, MissingExtra, StoreError, UserError
 from dubio.core.files import make_directories, open_atomic, write_file, writing
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions, join_names
-from dubio.deployment.inputs import empty_texts, row_notes
+from dubio.deployment.inputs import RowNotes
 from dubio.deployment.model import Model
 from dubio.deployment.row_files import Chunk, RowFile, UniqueIds
 from dubio.formats.arrays import SCORE
@@ -82,12 +82,12 @@ class PredictionJob:
         finished = self._begin()
         counter = None if self.model.training is None else self.model.training.counter()
         files: list[Path] = []
-        unused: dict[str, None] = {}
+        notes = RowNotes()
         ids = UniqueIds()
-        rows, empty = 0, 0
+        rows = 0
 
         def use(chunk: Chunk) -> None:
-            nonlocal rows, empty
+            nonlocal rows
             ids.add(chunk)
             path = self.parts / f"{len(files):06d}.safetensors"
             examples, _ = self.model.form.examples(chunk.rows, chunk.references)
@@ -99,8 +99,9 @@ class PredictionJob:
                 with writing(path, StoreError):
                     write_predictions(path, predictions.with_checked(ids=chunk.ids, labels=labels, group=chunk.group))
             files.append(path)
-            unused.update(dict.fromkeys(chunk.unused))
-            rows, empty = rows + len(examples), empty + empty_texts(examples.inputs)
+            notes.unused.update(dict.fromkeys(chunk.unused))
+            notes.add(self.model.form, examples.inputs)
+            rows += len(examples)
             self.progress(rows)
 
         try:
@@ -110,7 +111,7 @@ class PredictionJob:
         except UserError:
             self.finish()
             raise
-        predictions = self._joined(files).with_checked(notes=row_notes([*unused], empty))
+        predictions = self._joined(files).with_checked(notes=notes.texts)
         self._write(predictions)
         return predictions, () if counter is None else counter.warnings()
 

@@ -27,6 +27,12 @@ NAMES = (*VALUES, *BESIDE)
 SCORE = "score."
 """What the name of a system's own uncertainty begins with."""
 
+BUILT_IN = (
+    "confidence", "predictive_entropy", "expected_entropy", "mutual_information", "model_uncertainty",
+    "data_uncertainty", "total_variance", "expected_variance", "random",
+)  # fmt: skip
+"""Names of the uncertainties that dubio computes itself; a test compares them with the registered ones."""
+
 
 def is_known(name: str) -> bool:
     """Return whether an array of this name belongs to predictions."""
@@ -63,6 +69,7 @@ def predictions_from_arrays(
     roles = roles or Roles()
     arrays = roles.assigned(arrays, "ids", NAMES)
     refuse_near_misses(arrays, roles)
+    refuse_built_in_scores(arrays, "array")
     meaning, name = which_values(arrays, values)
     logits = as_logits(arrays[name], meaning, target, tolerance=tolerance, name=name)
     own = {key: array for key, array in arrays.items() if key != name}
@@ -162,6 +169,23 @@ def refuse_near_misses(names: Iterable[str], roles: Roles) -> None:
             continue
         if close is not None and close not in present and (_alike(name, close) or is_misspelt(name, close)):
             raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
+
+
+def refuse_built_in_scores(names: Iterable[str], kind: str) -> None:
+    """Refuse an own uncertainty that is called as one that dubio computes: a name could not say which is meant.
+
+    Args:
+        names: Names of arrays or columns.
+        kind: What a message calls them.
+
+    Raises:
+        UserError: Naming the first of them, and another name for it.
+    """
+    for name in names:
+        own = name.removeprefix(SCORE)
+        if name.startswith(SCORE) and own in BUILT_IN:
+            raise UserError(f"{kind} {name!r} has the name of an uncertainty that dubio computes itself; rename the "
+                            f"{kind}, to {SCORE + 'own_' + own!r} say.")  # fmt: skip
 
 
 def _alike(name: str, other: str) -> bool:

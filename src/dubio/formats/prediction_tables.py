@@ -23,7 +23,7 @@ from dubio.core.documents import parse_json
 from dubio.core.errors import UserError, listing
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import SCORE, is_known, nearest_hint, with_logits
+from dubio.formats.arrays import SCORE, is_known, nearest_hint, refuse_built_in_scores, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.values import VALUES, Values, as_logits
 from dubio.tables import (
@@ -110,6 +110,7 @@ def predictions_from_table(
 
 def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) -> dict[str, Any]:
     """Return ids, groups, further texts, scores and flags, one of each per example."""
+    refuse_built_in_scores(table.columns, "column")
     arrays: dict[str, Any] = {}
     for column, name in (("id", "ids"), ("group", "group")):
         if column in table.columns:

@@ -121,6 +121,14 @@ class FeatureScore(Protocol):
         """
         return
 
+    def check_rows(self, rows: int) -> None:
+        """Refuse a training split with too few rows; by default none.
+
+        Raises:
+            UserError: Naming their number.
+        """
+        return
+
     def fit(self, train: TrainingFeatures) -> Statistics:
         """Return what is needed of the training features; nothing by default."""
         return {}
@@ -285,7 +293,7 @@ class NearestNeighbours(FeatureScore):
     They are stored in float16, which moves a vector of length 1, and therefore a distance, by less than 5e-4.
 
     Attributes:
-        k: Which neighbour; the last one where there are fewer.
+        k: Which neighbour; the default is the last one where there are fewer.
         bank: Largest number of training rows that are stored: a seeded random subset of them.
     """
 
@@ -293,6 +301,11 @@ class NearestNeighbours(FeatureScore):
     bank: Positive = 20_000
 
     name: ClassVar[str] = "knn"
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse a neighbour that the user has chosen and that there is not."""
+        if self.k > rows and self.k != NearestNeighbours().k:
+            raise UserError(f"knn: neighbour must be at most the number of training rows, {rows}; given {self.k}.")
 
     def fit(self, train: TrainingFeatures) -> Statistics:
         """Return the normalised features of at most ``bank`` rows."""

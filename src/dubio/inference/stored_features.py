@@ -43,7 +43,8 @@ def stored_features(posterior: Restored, layer: str, examples: Encoded, device: 
         load_state(model, state)
         for rows in prediction_rows(examples, EVALUATION_BATCH):
             batch = to_device(collate(examples, rows), torch.device(device))
-            values = _at_layer(model, layer, batch).cpu().numpy().astype(np.float16)
+            with np.errstate(over="ignore"):  # refused below, with a sentence of its own
+                values = _at_layer(model, layer, batch).cpu().numpy().astype(np.float16)
             if not features.size:
                 features = _allocated(layer, (len(posterior), len(examples), values.shape[1]))
             features[index, rows] = values

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dubio.core.errors import UserError, listing
 from dubio.core.registry import method
 from dubio.core.validate import Positive, PositiveFloat, Share
 from dubio.inference.feature_scores import (
@@ -55,7 +56,12 @@ class ScoreArguments:
     principal: Share = 0.5
 
     def named(self, names: Sequence[ScoreName]) -> tuple[FeatureScore, ...]:
-        """Return the scores of these names."""
+        """Return the scores of these names.
+
+        Raises:
+            UserError: When an argument is given that none of them uses, or a neighbour beyond the bank.
+        """
+        self._check(names)
         every: dict[str, FeatureScore] = {
             "energy": Energy(self.temperature),
             "react": ReAct(self.rectify),
@@ -67,6 +73,26 @@ class ScoreArguments:
             "density": Density(),
         }
         return tuple(every[name] for name in names)
+
+    def _check(self, names: Sequence[ScoreName]) -> None:
+        changed = [key for key, value in vars(self).items() if value != getattr(ScoreArguments(), key)]
+        if unused := [key for key in changed if ARGUMENT_OF[key] not in names]:
+            key = unused[0]
+            raise UserError(
+                f"{key}={getattr(self, key)} has no effect: the score {ARGUMENT_OF[key]!r} alone uses it, and scores "
+                f"has {listing(names) or 'none'}. Add {ARGUMENT_OF[key]!r} to scores, or leave {key} out."
+            )
+        if "knn" in names and self.neighbour > self.bank:
+            raise UserError(
+                f"neighbour must be at most the number of training rows in the bank, {self.bank} (bank); given "
+                f"{self.neighbour}."
+            )
+
+
+ARGUMENT_OF: dict[str, ScoreName] = {
+    "temperature": "energy", "rectify": "react", "prune": "ash", "neighbour": "knn", "bank": "knn", "principal": "vim",
+}  # fmt: skip
+"""Argument → the score that uses it."""
 
 
 @method("posthoc", family="posthoc", samples_from="one network", ensemble=True)

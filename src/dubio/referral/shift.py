@@ -11,6 +11,7 @@ from dubio.core.draws import independent_rows
 from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.metrics.detection import share_below
+from dubio.metrics.quantities import QUANTITIES
 from dubio.referral.policy import Policy
 from dubio.referral.units import rounded_uncertainty
 
@@ -110,11 +111,26 @@ def check_same_system(
         if expected != actual:
             raise UserError(f"these predictions cannot be of the system the policy was fitted for: their {name} is "
                             f"{actual}, the policy's is {expected}.")  # fmt: skip
+    if lacks_score(policy, predictions):
+        raise UserError(f"these predictions {missing_score(policy.quantity)}")
     if (other := other_model(policy, predictions.system)) and not allow_other:
         raise UserError(f"{other} Fit a policy for this model, or accept it all the same with force=True (--force).")
     if unnamed_classes(policy, predictions) and not allow_unnamed:
         raise UserError(f"{unnamed_classes(policy, predictions)} Give both or neither names, or say "
                         "allow_unnamed=True (--force) if the classes are the same, in the same order.")  # fmt: skip
+
+
+def lacks_score(policy: Policy, predictions: Predictions) -> bool:
+    """Return whether a policy refers by an uncertainty of the system itself that predictions do not have."""
+    return policy.quantity not in QUANTITIES and policy.quantity not in predictions.scores
+
+
+def missing_score(quantity: str) -> str:
+    """Return the end of a sentence about predictions without the score that a policy refers by."""
+    return (
+        f"have no column 'score.{quantity}', the system's own uncertainty that the policy refers by: add it, computed "
+        "as for the rows that the policy was fitted on."
+    )
 
 
 def other_model(policy: Policy, system: str | None) -> str:

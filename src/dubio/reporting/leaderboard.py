@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, isinf
 
@@ -59,6 +59,15 @@ class Leaderboard:
         """Method → the simultaneous upper limit of how much worse than the best of these it may be, where judged."""
         return excess_limits(self.pairs, self.cells) if len(self.cells) > 1 else dict.fromkeys(self.cells, 0.0)
 
+    def same_as(self, name: str) -> tuple[str, ...]:
+        """Return the other methods that make the same predictions as this one."""
+        return tuple(other for other in self.order if other != name and self.pairs.same(name, other))
+
+    def of(self, names: Collection[str]) -> Leaderboard:
+        """Return the leaderboard of some of its methods."""
+        cells = {name: cell for name, cell in self.cells.items() if name in names}
+        return replace(self, cells=cells, verdicts=self.pairs.against_best(cells))
+
     def verdict(self, first: str, second: str) -> Verdict | None:
         """Return the verdict of one method against another; None where one has no value."""
         return self.pairs.verdict(first, second) if {first, second} <= self.cells.keys() else None
@@ -85,9 +94,8 @@ def leaderboard(
     if not scores.ranks(metric, task):
         return None
     pairs = scores.pairs(task, splits, metric)
-    finite = {
-        name: cell for name, cell in scores.ranked_row(task, splits, metric).items() if cell.n and isfinite(cell.mean)
-    }
+    row = run.manifest.simplest_first(scores.ranked_row(task, splits, metric))
+    finite = {name: cell for name, cell in row.items() if cell.n and isfinite(cell.mean)}
     shown = {name: cell for name, cell in finite.items() if not among or name in among}
     if not shown:
         return None
@@ -107,7 +115,8 @@ def leader(run: RunView, task: TaskView) -> str | None:
     """Return the method with the lowest calibrated NLL among those that may be ranked; None where it cannot rank."""
     if not run.scores.ranks(RANKED_BY, task):
         return None
-    cells = {name: c for name, c in run.scores.ranked_row(task, task.in_domain.name, RANKED_BY).items() if c.n}
+    row = run.manifest.simplest_first(run.scores.ranked_row(task, task.in_domain.name, RANKED_BY))
+    cells = {name: cell for name, cell in row.items() if cell.n}
     return min(cells, key=lambda name: cells[name].mean) if cells else None
 
 

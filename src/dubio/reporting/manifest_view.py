@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Protocol, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -41,6 +41,8 @@ MethodRun = ManifestRun
 
 SplitView = ManifestSplit
 """A split of a task."""
+
+Entry = TypeVar("Entry")
 
 _UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
@@ -192,6 +194,16 @@ class MethodView(ManifestMethod):
         return self.facts.get("role") == "baseline"
 
     @property
+    def reference(self) -> bool:
+        """Whether it is the plain network, which is registered as the reference, and no variant of it."""
+        return self.facts.get("role") == "reference" and self.name == self.registered and not self.ensemble
+
+    @property
+    def simplicity(self) -> tuple[int | bool | str, ...]:
+        """A key that sorts the simpler of two methods first: fewer networks, fewer samples, the reference."""
+        return self.members, self.samples, self.views, not self.reference, bool(self.settings), self.name
+
+    @property
     def trainings_vary(self) -> bool:
         """Whether another seed gives another fit; where not, one run suffices and its variance over trainings is 0."""
         return bool(self.facts.get("trainings_vary", True))
@@ -275,13 +287,26 @@ class Manifest:
         return tuple(run for run in self.runs if run.task == task and method in (None, run.method))
 
     def reference(self, task: TaskView) -> str | None:
-        """Return the method that others are compared with: the first single-fit one with a run on the task.
+        """Return the method that others are compared with, of those with a run on the task.
 
-        A baseline is one only where the run has nothing else.
+        It is the one that is registered as the reference, else the first single fit; a baseline only where the run has
+        nothing else.
         """
         present = {run.method for run in self.runs_of(task.key)}
-        names = [m.name for m in sorted(self.methods, key=lambda method: (method.baseline, method.ensemble))]
+        names = [
+            method.name
+            for method in sorted(self.methods, key=lambda own: (own.baseline, own.ensemble, not own.reference))
+        ]
         return next((name for name in names if name in present), None)
+
+    def simplest_first(self, cells: Mapping[str, Entry]) -> dict[str, Entry]:
+        """Return what methods have, the simplest method first, in whatever order a command named them.
+
+        Of two methods with the same value the first is then always the same.
+        """
+        plain = {method.name: method.simplicity for method in self.methods}
+        listed = sorted(cells.keys() & plain.keys(), key=plain.__getitem__)
+        return {name: cells[name] for name in (*listed, *(name for name in cells if name not in plain))}
 
     @property
     def network_methods(self) -> frozenset[str]:
@@ -289,8 +314,7 @@ class Manifest:
 
         They are registered with the role ``reference``; a variant, which has a name of its own, is another network.
         """
-        methods = [method for method in self.methods if method.name == method.registered and not method.ensemble]
-        return frozenset(method.name for method in methods if method.facts.get("role") == "reference")
+        return frozenset(method.name for method in self.methods if method.reference)
 
     def single_networks(self, task: TaskView) -> tuple[MethodRun, ...]:
         """Return the runs that are single networks of a deep ensemble; none where the run has no deep ensemble."""

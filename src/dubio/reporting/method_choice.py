@@ -104,7 +104,7 @@ def supported_method(run: RunView, task: TaskView) -> tuple[str | None, str]:
         return None, f"The methods on {task.key} cannot be ranked."
     if len(board.cells) == 1:
         return board.order[0], f"{run.title(board.order[0])} is the only method that is ranked."
-    choice = _choice(run, [board])
+    choice = _choice(run, _distinct(run, [board])[0])
     return (None if choice is None else choice.method), conclusion(run, [board])
 
 
@@ -140,6 +140,41 @@ def _choice(run: RunView, boards: Sequence[Leaderboard]) -> _Choice | None:
 
 def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
     """Return the method to take in words: the best on all test sets, or the cheapest within the margin of the best."""
+    distinct, same = _distinct(run, boards)
+    texts = [f"{listed([run.title(n) for n in own])} {_make(own)} {run.title(name)}." for name, own in same.items()]
+    return " ".join([_conclusion(run, distinct), *texts])
+
+
+def _make(names: Sequence[str]) -> str:
+    return f"{'makes' if len(names) == 1 else 'make'} the same predictions as"
+
+
+def _distinct(run: RunView, boards: Sequence[Leaderboard]) -> tuple[list[Leaderboard], dict[str, list[str]]]:
+    """Return the leaderboards without methods that only repeat the predictions of a cheaper one, and by whom.
+
+    The cheaper is the one with fewer fits behind it, as a network is than scores that are read off its features, then
+    the faster, then the simpler: what is measured of two such methods differs by chance.
+    """
+    same: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for board in boards for name in board.order):
+        own = [board for board in boards if name in board.cells]
+        twins = [set(board.same_as(name)) for board in own]
+        group = [name, *(other for other in own[0].order if all(other in names for names in twins))]
+        simplest = list(run.manifest.simplest_first(dict.fromkeys(group)))
+        chosen = min(simplest, key=lambda one: (_fits(run, one, own), _seconds(run, one, own), simplest.index(one)))
+        if chosen != name:
+            same.setdefault(chosen, []).append(name)
+    repeated = {name for names in same.values() for name in names}
+    return [board.of(board.cells.keys() - repeated) for board in boards], same
+
+
+def _fits(run: RunView, name: str, boards: Sequence[Leaderboard]) -> int:
+    """Return the number of fits behind a method on the tasks of these test sets, and those that they continue."""
+    runs = [own for task in {board.task for board in boards} for own in run.manifest.runs_of(task, name)]
+    return len({fit for own in runs for start in own.fits for fit in run.lineage(start)})
+
+
+def _conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
     firsts, leaders = _leaders(boards)
     choice = _choice(run, boards)
     if None in firsts or (len(leaders) == 1 and choice is None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
 from math import isfinite
 
 import numpy as np
@@ -428,14 +429,33 @@ class ScoreTable:
         Of trained systems the test set alone is a sample: without values per example, or on bootstrap replicates, there
         is none, and no pair is judged.
         """
-        cells = self.ranked_row(task, names, metric)
+        cells = self.manifest.simplest_first(self.ranked_row(task, names, metric))
         sample = self._sample(task, names, metric, cells)
         if self.question == "systems":
             draws = self._draws.get((task.key, names[0], metric)) if len(names) == 1 else None
             replicates = None if draws is None or cells.keys() - draws[0].keys() else Replicates(*draws)
             return compare_systems(cells, self.better[metric], sample or replicates or Rows({}))
         trainings = self.trainings(task, names, metric)
-        return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups)
+        same = {frozenset(pair) for pair in combinations(cells, 2) if self._same(task, metric, cells, pair)}
+        return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups, same=same)
+
+    def _same(self, task: TaskView, metric: str, cells: Mapping[str, Cell], pair: tuple[str, str]) -> bool:
+        """Return whether two methods make the same predictions, as scores on features and their network do.
+
+        Their values per example are equal to the last bit in sums over all runs: other fits have others.
+        """
+        one, two = (cells[name] for name in pair)
+        if (one.keys, one.values) != (two.keys, two.values) or not one.n:
+            return False
+        split = task.in_domain.name
+        if any(len({self._score_of_runs(task, name, own) for name in pair}) > 1 for own in (RANKED_BY, "nll")):
+            return False
+        rows = [self._rows.get((task.key, split, name, RANKED_BY)) for name in pair]
+        return rows[0] is not None and rows[1] is not None and np.array_equal(rows[0][0], rows[1][0])
+
+    def _score_of_runs(self, task: TaskView, method: str, metric: str) -> tuple[object, ...]:
+        cell = self.cell(task, task.in_domain.name, method, metric)
+        return () if cell is None else (cell.keys, cell.values)
 
     def trainings(self, task: TaskView, splits: Sequence[str], metric: str) -> dict[str, Trainings]:
         """Return method → the trainings behind its score; methods of which there is a single one are left out."""

@@ -202,12 +202,14 @@ class Pairs:
         better: Which way is better.
         tests: The pairs of systems with a finite mean.
         question: What was asked.
+        identical: Pairs of systems that make the same predictions.
     """
 
     scores: Mapping[str, Runs]
     better: Direction
     tests: tuple[PairTest, ...]
     question: Question
+    identical: Collection[frozenset[str]] = ()
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], PairTest]:
@@ -221,6 +223,10 @@ class Pairs:
             return Verdict("unjudged", difference, None)
         judged: Place = "tied" if test.better is None else "best" if test.better == first else "behind"
         return Verdict(judged, difference, test.resolves, test.adjusted_p)
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two systems make the same predictions."""
+        return frozenset((first, second)) in self.identical
 
     def advantage(self, first: str, second: str) -> Estimate:
         """Return by how much the first is better than the second, with the variance of that in one term."""
@@ -269,6 +275,7 @@ def compare_methods(
     trainings: Mapping[str, Trainings] | None = None,
     variance_groups: Mapping[str, Hashable] | None = None,
     *,
+    same: Collection[frozenset[str]] = (),
     alpha: float = ALPHA,
 ) -> Pairs:
     """Test every pair of methods under one metric: their trainings are a sample, and so is the test set.
@@ -280,6 +287,7 @@ def compare_methods(
             is.
         trainings: Method → its trainings, of methods with several; by default every run is a training.
         variance_groups: Method → its variance group; by default every method is its own.
+        same: Pairs of methods whose predictions are the same in every run: their difference is 0 in any training.
         alpha: Error rate of all pairs together.
     """
     finite = _finite(scores)
@@ -289,11 +297,14 @@ def compare_methods(
     variances = own_terms(repeated, variance_groups or {name: name for name in repeated})
     terms = {}
     for pair in combinations(finite, 2):
+        if frozenset(pair) in same:
+            terms[pair] = [(0.0, math.inf)]
+            continue
         over_trainings = pair_terms(*pair, repeated, variances) if {*pair} <= repeated.keys() else []
         over_examples = [] if sample is None else _listed(sample.term(*pair))
         complete = bool(over_trainings) and (sample is None or bool(over_examples))
         terms[pair] = [*over_trainings, *over_examples] if complete else []
-    return _judged(scores, better, terms, "methods", alpha)
+    return replace(_judged(scores, better, terms, "methods", alpha), identical=frozenset(same))
 
 
 def _finite(scores: Mapping[str, Runs]) -> dict[str, Runs]:

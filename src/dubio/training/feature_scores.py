@@ -80,6 +80,8 @@ class FeatureScores(Collector):
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> ScoredWeights:
         """Return the weights with the statistics of every score."""
         started = time.monotonic()
+        for score in self.scores:
+            score.check_rows(len(context.train.encoded))
         train = training_features(model, context)
         statistics = {score.name: dict(score.fit(train)) for score in self.scores}
         collected.facts["record"] = {

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 from dubio.core.errors import UserError
+from dubio.reporting.build import build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.sections.advice import Advice, Advising, advice, conclusion
-from tests.reporting.helpers import AUROC, ENTROPY, run_with, task_view, texts
+from tests.reporting.helpers import AUROC, ENTROPY, run_with, task_view, texts, with_scores_on_features
+from tests.reporting.stored_runs import make_world
 
 
 def about(found: tuple[Advice, ...], words: str) -> Advice:
@@ -274,3 +276,20 @@ def test_an_infinite_loss_is_never_advised() -> None:
     assert found is not None
     assert "deterministic" not in found.cells
     assert "Deterministic" not in conclusion(run, [found])
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_of_the_same_predictions_the_cheaper_is_advised_whatever_the_order(seeds: tuple[int, ...]) -> None:
+    """The first that the command named was advised, and the other "not shown to be as good" with a difference of 0."""
+    store, manifest = make_world(seeds)
+    for order in (("posthoc", "deterministic"), ("deterministic", "posthoc")):
+        view = build_report(store, with_scores_on_features(store, manifest, "screening", order)).run
+        few = about(advice(view), "Few classes")
+        assert few.conclusion.startswith("Take Deterministic")
+        assert few.conclusion.endswith("Post-hoc scores makes the same predictions as Deterministic.")
+        assert "not shown to be as good" not in few.conclusion
+        assert few.evidence[0].startswith("screening (2 classes): Deterministic and Post-hoc scores make the same pred")
+    order = ("posthoc", "mc-dropout", "deterministic")
+    view = build_report(store, with_scores_on_features(store, manifest, "screening", order)).run
+    assert "Deterministic, not significantly" not in " ".join(about(advice(view), "Few classes").evidence)
+    assert "Post-hoc" not in about(advice(view), "Few classes").evidence[0]

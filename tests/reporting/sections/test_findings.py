@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dubio.reporting.build import build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.measures import RANKED_BY, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
 from dubio.reporting.sections.findings import (
+    baseline_ahead,
     best_method,
+    detection,
     differences,
     how_to_read,
     leader,
@@ -20,7 +24,15 @@ from dubio.reporting.sections.findings import (
 )
 from dubio.reporting.tables import Table
 from dubio.statistics.verdicts import Verdict
-from tests.reporting.helpers import blocks, with_scores, without_shift
+from tests.reporting.helpers import (
+    AUROC,
+    blocks,
+    run_with,
+    task_view,
+    with_scores,
+    with_scores_on_features,
+    without_shift,
+)
 from tests.reporting.stored_runs import make_world
 
 
@@ -83,7 +95,7 @@ def test_a_verdict_against_the_best_is_not_one_of_every_pair(run: RunView) -> No
     """Two methods may differ significantly from each other though neither does from the best."""
     order = ["deterministic", "mc-dropout", "deep-ensemble"]
     verdicts = {name: Verdict("tied", 0.01, 0.05, 0.5) for name in order[1:]}
-    sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None, None), **verdicts})
+    sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None, None), **verdicts}, 1.0)
     assert sentence.startswith("No other method is significantly different from it: the next, MC dropout, is 0.01")
 
 
@@ -117,3 +129,72 @@ def test_a_best_method_that_was_trained_once_has_no_lead(run: RunView) -> None:
     assert both == f"; not significantly different: {run.title(second)}; not judged: {run.title(others[0])}"
     none = beside(**{name.replace("-", "_"): "unjudged" for name in board.order[1:]})
     assert none == "; differences are not judged"
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1), (0, 1, 2, 3, 4)])
+def test_the_same_predictions_are_called_so_whatever_the_order_of_the_command(seeds: tuple[int, ...]) -> None:
+    """The method that was named first was the best, and its twin not significantly different, or not judged."""
+    store, manifest = make_world(seeds)
+    names = ("deterministic", "posthoc")
+    for order in (names, names[::-1]):
+        view = build_report(store, with_scores_on_features(store, manifest, "screening", order)).run
+        sentence = best_method(view, view.tasks[0])
+        assert sentence.startswith("Deterministic has the lowest calibrated NLL, ")
+        assert sentence.endswith(". Post-hoc scores makes the same predictions.")
+    report = build_report(store, with_scores_on_features(store, manifest, "screening", (*names, "mc-dropout")))
+    table = next(block for block in blocks(report, "in-domain", report.run.tasks[0]) if isinstance(block, Table))
+    assert {row.title: "†" in row.cells[0].spread for row in table.rows}["Post-hoc scores"] is False
+    board = in_domain_leaderboard(report.run, report.run.tasks[0], RANKED_BY)
+    assert board is not None
+    assert board.same_as("deterministic") == ("posthoc",)
+    assert "mc-dropout" not in board.same_as("posthoc")
+
+
+def test_equal_scores_of_other_trainings_are_not_the_same_predictions() -> None:
+    task = task_view("a", 2)
+    view = run_with([task], {("a", "test", RANKED_BY): dict.fromkeys(("mc-dropout", "deterministic"), (0.5, 0.6))})
+    assert "the same predictions" not in best_method(view, task)
+    assert "has the same value" in best_method(view, task)
+
+
+def test_the_only_method_that_was_judged_is_named(run: RunView) -> None:
+    """It read "Every other method that was judged", of one."""
+    order = ["deep-ensemble", "deterministic", "mc-dropout"]
+    verdicts = {"deterministic": Verdict("behind", 0.2, 0.05, 0.01), "mc-dropout": Verdict("unjudged", 0.3, None)}
+    sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None), **verdicts}, 0.4)
+    assert sentence.startswith(
+        "Deterministic is significantly worse: it is 0.2 worse (smallest detectable difference 0.05). Not judged: MC"
+    )
+
+
+@pytest.mark.parametrize(("resolves", "words"), [(0.09, "No other method is significantly different"), (0.11, "few")])
+def test_a_comparison_that_detects_only_large_differences_is_no_tie(
+    run: RunView, resolves: float, words: str
+) -> None:
+    order = ["deterministic", "mc-dropout", "deep-ensemble"]
+    verdicts = {name: Verdict("tied", 0.0006, resolves, 0.5) for name in order[1:]}
+    sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None), **verdicts}, 0.4)
+    assert words in sentence
+    assert f"the next, MC dropout, is 0.0006 worse (smallest detectable difference {resolves})" in sentence
+    verdicts |= {"deep-ensemble": Verdict("behind", 0.3, 0.05, 0.01)}
+    mixed = differences(run, order, {order[0]: Verdict("best", 0.0, None), **verdicts}, 0.4)
+    assert mixed.endswith("Significantly worse: Deep ensemble.")
+    assert ("There are too few trainings or test examples to compare it with MC dropout" in mixed) == (resolves > 0.1)
+
+
+def test_a_baseline_is_said_to_lead_and_not_to_beat_what_is_not_worse() -> None:
+    task = task_view("a", 2)
+    view = run_with([task], {("a", "test", RANKED_BY): {"linear": (0.50, 0.55), "deterministic": (0.52, 0.56)}})
+    marked = tuple(replace(m, facts={"role": "baseline"} if m.name == "linear" else {}) for m in view.manifest.methods)
+    sentence = baseline_ahead(replace(view, manifest=replace(view.manifest, methods=marked)), task)
+    assert sentence == "linear, a plain baseline, has the lowest mean on a; no network is significantly better."
+
+
+def test_an_area_below_chance_is_not_announced_as_the_highest() -> None:
+    task = task_view("a", 2, away=(("novel", "ood"),))
+    view = run_with([task], {("a", "novel", AUROC): {"deterministic": (0.39, 0.40), "mc-dropout": (0.36, 0.37)}})
+    sentence = detection(view, task)
+    assert sentence.startswith("No method has an AUROC of detection by confidence above chance (0.5) on “novel” (the ")
+    assert "Highest" not in sentence
+    better = run_with([task], {("a", "novel", AUROC): {"deterministic": (0.79, 0.80), "mc-dropout": (0.76, 0.77)}})
+    assert detection(better, task).startswith("Highest AUROC of detection by confidence (0.5 is chance): “novel” 0.7")

@@ -107,8 +107,13 @@ def _advice(run: RunView, situation: str, boards: Sequence[Leaderboard]) -> Advi
 
 def leading_two(run: RunView, board: Leaderboard) -> str:
     """Return the best two methods of a test set, and whether they differ significantly."""
-    first, second = (f"{run.title(name)}, {board.value(name)}" for name in board.order[:2])
-    verdict, metric = board.verdicts[board.order[1]], metric_phrase(board.metric)
+    metric, same = metric_phrase(board.metric), board.same_as(board.order[0])
+    others = [name for name in board.order[1:] if name not in same]
+    if not others:
+        names = listed([run.title(name) for name in board.order])
+        return f"{board.test_set}: {names} make the same predictions, {metric} {board.value(board.order[0])}."
+    first, second = (f"{run.title(name)}, {board.value(name)}" for name in (board.order[0], others[0]))
+    verdict = board.verdicts[others[0]]
     numbers = verdict_phrase(verdict)
     if verdict.place == "tied":
         return f"{board.test_set}: {first}, and {second}, tie for the best {metric} ({numbers})."
@@ -128,7 +133,7 @@ def _limited(
         chosen, best = some.order[0], every.order[0]
         text = f"{every.test_set}: {run.title(chosen)}, {metric_phrase(RANKED_BY)} {some.value(chosen)}"
         text += cost_phrase(run, task, chosen)
-        verdict = None if chosen == best else every.verdict(chosen, best)
+        verdict = None if chosen == best or chosen in every.same_as(best) else every.verdict(chosen, best)
         if verdict is None:
             text += "; no more expensive method has a better mean."
         else:

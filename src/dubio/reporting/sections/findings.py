@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dubio.reporting.detectors import detection_on
+from dubio.reporting.detectors import CHANCE, detection_on
 from dubio.reporting.leaderboard import (
     QUESTIONS,
     Leaderboard,
@@ -24,6 +24,9 @@ from dubio.statistics.verdicts import Verdict
 
 RETAINED = 0.8
 """The fraction retained that the sentence on referral is about."""
+
+TOO_COARSE = 0.25
+"""A smallest detectable difference above this share of the best score says nothing about who is better."""
 
 
 @section("findings", part="opening", order=10)
@@ -102,8 +105,8 @@ def baseline_ahead(run: RunView, task: TaskView) -> str:
         return f"{who} beats every network on {task.key}."
     if any(verdicts[name].place == "unjudged" for name in others):
         return f"{who} has the lowest mean on {task.key}, below every network's."
-    some = f"; {number(beaten)} of {number(len(others))} are significantly worse" if beaten else ""
-    return f"No network beats {run.title(first)}, a plain baseline, on {task.key}{some}."
+    some = f", and {number(beaten)} of {number(len(others))} are significantly worse" if beaten else ""
+    return f"{who} has the lowest mean on {task.key}; no network is significantly better{some}."
 
 
 def best_method(run: RunView, task: TaskView) -> str:
@@ -119,16 +122,34 @@ def best_method(run: RunView, task: TaskView) -> str:
         )
     if not verdicts:
         return ""
-    order = sorted(verdicts, key=lambda name: cells[name].mean)
-    value = cell_text(cells[order[0]], decimals(cells.values()))
-    start = f"{run.title(order[0])} has the lowest calibrated NLL, {value}"
+    ranked = sorted(verdicts, key=lambda name: cells[name].mean)
+    value = cell_text(cells[ranked[0]], decimals(cells.values()))
+    start = f"{run.title(ranked[0])} has the lowest calibrated NLL, {value}"
+    pairs = run.scores.pairs(task, split, RANKED_BY)
+    same = [name for name in ranked[1:] if pairs.same(ranked[0], name)]
+    twins = f" {same_predictions(run, same)}" if same else ""
+    order = [name for name in ranked if name not in same]
     if len(order) == 1:
-        return f"{start}; it is the only method{' that is ranked' if len(cells) > 1 else ''}."
-    return f"{start}. {differences(run, order, verdicts)}"
+        only = "" if same else f"; it is the only method{' that is ranked' if len(cells) > 1 else ''}"
+        return f"{start}{only}.{twins}"
+    return f"{start}.{twins} {differences(run, order, verdicts, cells[order[0]].mean)}"
 
 
-def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) -> str:
-    """Return which methods differ significantly from the best one."""
+def same_predictions(run: RunView, names: list[str]) -> str:
+    """Return that methods make the same predictions as the one before."""
+    verb = "makes" if len(names) == 1 else "make"
+    return f"{named_few([run.title(name) for name in names])} {verb} the same predictions."
+
+
+def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict], best: float) -> str:
+    """Return which methods differ significantly from the best one.
+
+    Args:
+        run: The run.
+        order: Methods, the best first, without those that make its predictions.
+        verdicts: Method → its verdict against the best.
+        best: The score of the best.
+    """
     unjudged = [name for name in order[1:] if verdicts[name].place == "unjudged"]
     reason = "where a method was trained once, another training might reverse the order; --seeds 5 adds trainings"
     if run.question == "systems":
@@ -137,20 +158,52 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
         return f"The differences are not judged: {reason}."
     others = [name for name in order[1:] if name not in unjudged]
     remark = f" Not judged: {named_few([run.title(name) for name in unjudged])} ({reason})." if unjudged else ""
-    tied = [name for name in others if verdicts[name].place == "tied"]
-    second, verdict = run.title(others[0]), verdicts[others[0]]
+    return compared(run, others, verdicts, best, " that was judged" if unjudged else "") + remark
+
+
+def compared(run: RunView, others: list[str], verdicts: dict[str, Verdict], best: float, among: str) -> str:
+    """Return how the methods that were judged, the best of them first, compare with the best of all."""
+    coarse = [name for name in others if verdicts[name].place == "tied" and too_coarse(verdicts[name], best)]
+    tied = [name for name in others if verdicts[name].place == "tied" and name not in coarse]
+    worse = [name for name in others if verdicts[name].place == "behind"]
+    titles = {name: run.title(name) for name in others}
+    next_best = next_phrase(list(titles.values()), verdicts[others[0]])
+    if coarse == others:
+        return f"{too_few(run)} to compare it with {named_few(list(titles.values()))}: {next_best}."
+    if worse == others:
+        every = f"Every other method{among} is" if len(others) > 1 else f"{titles[others[0]]} is"
+        return f"{every} significantly worse: {next_best}."
+    if tied == others:
+        if len(others) == 1 and not verdicts[others[0]].difference:
+            return f"{next_best}."
+        no_other = f"No other method{among} is" if len(others) > 1 else f"{titles[others[0]]} is not"
+        return f"{no_other} significantly different from it: {next_best}."
+    texts = [f"Not significantly different: {listed([titles[name] for name in tied])}."] if tied else []
+    if coarse:
+        least = min(verdicts[name].resolves or 0.0 for name in coarse)
+        names = named_few([titles[name] for name in coarse])
+        texts.append(f"{too_few(run)} to compare it with {names}: smallest detectable difference {least:.2g} or more.")
+    return " ".join([*texts, *([f"Significantly worse: {named_few([titles[n] for n in worse])}."] if worse else [])])
+
+
+def too_coarse(verdict: Verdict, best: float) -> bool:
+    """Return whether only a large difference would have been detected: that there is none then says nothing."""
+    return (verdict.resolves or 0.0) > TOO_COARSE * abs(best)
+
+
+def too_few(run: RunView) -> str:
+    """Return the beginning of a sentence about a comparison that only a large difference would decide."""
+    return "There are too few examples" if run.question == "systems" else "There are too few trainings or test examples"
+
+
+def next_phrase(titles: list[str], verdict: Verdict) -> str:
+    """Return how much worse the first of these methods is than the best, and which difference would be detected."""
     difference, smallest = enough_digits(verdict.difference, verdict.resolves or 0.0)
-    gap = f"the next, {second}, is {difference} worse (smallest detectable difference {smallest})"
+    detectable = f" (smallest detectable difference {smallest})" if verdict.resolves else ""
     if verdict.difference == 0:
-        gap = f"{second} has the same value"
-    among = " that was judged" if unjudged else ""
-    if not tied:
-        return f"Every other method{among} is significantly worse: {gap}.{remark}"
-    if len(tied) == len(others):
-        return f"No other method{among} is significantly different from it: {gap}.{remark}"
-    names = listed([run.title(name) for name in tied])
-    worse = named_few([run.title(name) for name in others if name not in tied])
-    return f"Not significantly different: {names}. Significantly worse: {worse}.{remark}"
+        return f"{titles[0]} has the same value{detectable}"
+    subject = f"the next, {titles[0]}," if len(titles) > 1 else "it"
+    return f"{subject} is {difference} worse{detectable}"
 
 
 def referral_gain(run: RunView, task: TaskView) -> str:
@@ -175,7 +228,7 @@ def referral_gain(run: RunView, task: TaskView) -> str:
 def detection(run: RunView, task: TaskView) -> str:
     """Return the AUROC of detecting OOD and shifted examples: the highest mean, and the reference method's."""
     name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
-    texts, cautions = [], []
+    texts, chance, cautions = [], [], []
     for split in (shifted.title for shifted in task.test_sets if len(shifted.splits) == 1):
         board = leaderboard(run, task, (split,), name, test_set=split)
         if board is None:
@@ -183,20 +236,31 @@ def detection(run: RunView, task: TaskView) -> str:
         best = board.order[0]
         shown = reference is not None and reference in board.cells and reference != best
         other = f"; {board.value(reference)} with {run.title(reference)}" if reference and shown else ""
-        texts.append(f"“{split}” {board.value(best)} ({run.title(best)}{not_worse(run, board)}){other}")
+        if board.cells[best].mean <= CHANCE:
+            chance.append(f"“{split}” (the highest is {board.value(best)}, {run.title(best)})")
+        else:
+            texts.append(f"“{split}” {board.value(best)} ({run.title(best)}{not_worse(run, board)}){other}")
         cautions += [f"“{split}”: {text}" for text in detection_on(run, task, (split,)).sentences(run)]
-    best_values = f"Highest AUROC of detection by {HEADLINE} (0.5 is chance): {'. '.join(texts)}."
-    return " ".join([best_values, *cautions]) if texts else ""
+    kind = f"AUROC of detection by {HEADLINE}"
+    above = [f"Highest {kind} (0.5 is chance): {'. '.join(texts)}."] if texts else []
+    none = [f"No method has an {kind} above chance (0.5) on {listed(chance)}."] if chance else []
+    return " ".join([*above, *none, *cautions])
 
 
 def not_worse(run: RunView, board: Leaderboard) -> str:
     """Return which methods are not shown to be worse than the best of a leaderboard, to stand behind its name."""
-    unjudged = [name for name in board.order[1:] if board.verdicts[name].place == "unjudged"]
-    if unjudged and len(unjudged) == len(board.order) - 1:
-        return "; differences are not judged"
-    named = {"not significantly different": board.tied, "not judged": unjudged}
+    same = board.same_as(board.order[0])
+    others = [name for name in board.order[1:] if name not in same]
+    unjudged = [name for name in others if board.verdicts[name].place == "unjudged"]
+    named = {
+        "the same predictions": same,
+        "not significantly different": [name for name in board.tied if name not in same],
+        "not judged": unjudged,
+    }
+    if unjudged and unjudged == others:
+        named |= {"not judged": ()}
     texts = (f"; {what}: {named_few([run.title(name) for name in names])}" for what, names in named.items() if names)
-    return "".join(texts)
+    return "".join(texts) + ("; differences are not judged" if unjudged and unjudged == others else "")
 
 
 def corruption(run: RunView, task: TaskView) -> str:
