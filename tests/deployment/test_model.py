@@ -121,7 +121,9 @@ def test_rows_are_mappings_arrays_or_a_frame():
     frame = pandas.DataFrame(values, columns=FORMS["table"].columns).assign(label="a")
     predictions = model.predictions(frame)
     np.testing.assert_array_equal(predictions.probs, expected)
-    assert predictions.notes == ("Columns that the model does not use: label.",)
+    unused, missing = predictions.notes
+    assert unused == "Columns that the model does not use: label."
+    assert missing.startswith(f"Rows with a missing number: {np.isnan(values).any(axis=1).sum()} (")
     texts = [{column: None if np.isnan(v) else repr(float(v)) for column, v in row.items()} for row in rows]
     np.testing.assert_array_equal(model.predict_proba(texts), expected)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dubio.reporting.build import registered_sections
 from dubio.reporting.claims import Claim
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import referral_name
@@ -45,6 +46,10 @@ def test_every_method_of_one_side_is_compared_with_every_one_of_the_other() -> N
     run = run_with([retina()], {("retina", "test", HALF["referral_accuracy"]): pair})
     counts = {words: len(claim(run, words).evidence) for words in ("one deterministic", "all other", "mean-field")}
     assert counts == {"one deterministic": 3, "all other": 3, "mean-field": 2}
+
+
+def test_the_section_is_on_the_page() -> None:
+    assert any(isinstance(placed.section, Conclusions) for placed in registered_sections())
 
 
 def test_other_tasks_have_no_part_in_it() -> None:
