@@ -37,7 +37,7 @@ class Conclusions(Section):
         tasks = [task for task in run.tasks if task.corpus == TASK and task.has_positive_side and run.methods_of(task)]
         tested = claims(run, tasks)
         if any(claim.evidence for claim in tested):
-            scope = "Judged by the spread over trainings, on these test images as they are: other patients would vary more."
+            scope = "Judged by the spread over trainings on these test images: other patients would vary more."
             yield Text(f"{paper_of('retina')['source']}. {scope}", "small")
             yield from claim_blocks(tested, "Its conclusions, tested here")
 
