@@ -139,5 +139,6 @@ def test_a_folder_is_named_the_same_from_within_and_from_outside(tmp_path, monke
 
 def test_methods_that_are_not_trained_are_named_before_the_run(fake_world, benchmark):
     (caution,) = benchmark_warnings(benchmark("plain", epochs=0))
-    assert caution == "epochs = 0: plain predict with the weights that they start from."
+    weights = "predictions are those of the weights that training would start from"
+    assert caution == f"epochs = 0 trains nothing (plain): {weights}."
     assert benchmark_warnings(benchmark("plain", epochs=1)) == ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dubio.core.errors import CorruptFile
+from dubio.core.errors import CorruptFile, listing
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, identity, restore
 from dubio.core.types import Task
@@ -179,7 +179,8 @@ def benchmark_warnings(benchmark: Benchmark) -> tuple[str, ...]:
     """Return one sentence for each thing in a benchmark that the papers advise against."""
     tasks, names = benchmark.tasks, benchmark.all_methods
     idle = [name for name in names if any(_stated(benchmark, task, name).get("epochs") == 0 for task in tasks)]
-    sentences = [f"epochs = 0: {', '.join(idle)} predict with the weights that they start from."] if idle else []
+    nothing = "predictions are those of the weights that training would start from"
+    sentences = [f"epochs = 0 trains nothing ({listing(idle)}): {nothing}."] if idle else []
     untuned = [name for name in names if any(_untuned(benchmark, task, name) for task in tasks)]
     if not untuned:
         return tuple(sentences)

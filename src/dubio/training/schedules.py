@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Protocol
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, plural
 from dubio.core.specs import part
 from dubio.core.validate import NonNegative, NonNegativeFloat, Positive, Share, above, at_most
 
@@ -208,7 +208,8 @@ class Cyclic(Schedule):
         if epochs < 1 or epochs % self.cycles:
             raise UserError(f"cyclic: epochs must be a multiple of cycles; given {lengths}.")
         if self.sampling > (length := epochs // self.cycles):
-            raise UserError(f"cyclic: a cycle has {length} epochs ({lengths}), too few for sampling={self.sampling}.")
+            own = f"{length} {plural('epoch', length)}"
+            raise UserError(f"cyclic: a cycle has {own} ({lengths}), too few for sampling={self.sampling}.")
 
     def factor(self, progress: float) -> float:
         """Return half a cosine from 1 to 0 in each cycle."""
