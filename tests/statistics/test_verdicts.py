@@ -219,6 +219,15 @@ def test_methods_of_the_same_predictions_differ_by_nothing_in_any_training(runs:
     assert pairs.verdict("other", "network").place == apart.verdict("other", "network").place
 
 
+def test_methods_of_the_same_predictions_do_not_make_other_pairs_stricter() -> None:
+    values = (0.1, 0.12, 0.11, 0.13)
+    cells = {"network": cell(*values), "scores": cell(*values), "other": cell(0.15, 0.17, 0.16, 0.14)}
+    pairs = compare_methods(cells, "lower", same=[frozenset(("network", "scores"))])
+    tests = {frozenset((test.first, test.second)): test for test in pairs.tests}
+    two = [tests[frozenset(("other", name))] for name in ("network", "scores")]
+    assert [test.adjusted_p for test in two] == list(holm([test.p for test in two]))
+
+
 def test_more_methods_ask_for_a_larger_difference() -> None:
     two = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16)}
     many = two | {f"m{i}": cell(0.4, 0.5, 0.6) for i in range(6)}

@@ -304,7 +304,7 @@ def compare_methods(
         over_examples = [] if sample is None else _listed(sample.term(*pair))
         complete = bool(over_trainings) and (sample is None or bool(over_examples))
         terms[pair] = [*over_trainings, *over_examples] if complete else []
-    return replace(_judged(scores, better, terms, "methods", alpha), identical=frozenset(same))
+    return _judged(scores, better, terms, "methods", alpha, same)
 
 
 def _finite(scores: Mapping[str, Runs]) -> dict[str, Runs]:
@@ -321,28 +321,36 @@ def _judged(
     terms: Mapping[tuple[str, str], Sequence[VarianceTerm]],
     question: Question,
     alpha: float,
+    same: Collection[frozenset[str]] = (),
 ) -> Pairs:
     differences = {pair: (scores[pair[0]].mean - scores[pair[1]].mean, own) for pair, own in terms.items()}
-    return Pairs(scores, better, judge_differences(differences, better, alpha=alpha), question)
+    tests = judge_differences(differences, better, same=same, alpha=alpha)
+    return Pairs(scores, better, tests, question, frozenset(same))
 
 
 def judge_differences(
-    differences: Mapping[tuple[str, str], Estimate], better: Direction, *, alpha: float = ALPHA
+    differences: Mapping[tuple[str, str], Estimate],
+    better: Direction,
+    *,
+    same: Collection[frozenset[str]] = (),
+    alpha: float = ALPHA,
 ) -> tuple[PairTest, ...]:
     """Test differences against zero, those with a known variance corrected together after Holm.
 
     Args:
         differences: Pair → its difference, first less second.
         better: Which way is better.
+        same: Pairs that are known not to differ: nothing is tested, and the correction does not count them.
         alpha: Error rate of all together.
     """
-    p_values = [two_sided_p(difference, terms) for difference, terms in differences.values() if terms]
-    corrected = zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
+    tested = {pair: own for pair, own in differences.items() if own[1] and frozenset(pair) not in same}
+    p_values = [two_sided_p(*own) for own in tested.values()]
+    corrected = dict(zip(tested, zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True), strict=True))
     tests = []
     for (one, two), (value, terms) in differences.items():
         p, adjusted, error, freedom, half, resolves = 1.0, 1.0, math.nan, math.nan, math.nan, math.inf
         if terms:
-            p, adjusted, level = next(corrected)
+            p, adjusted, level = corrected.get((one, two), (1.0, 1.0, alpha))
             variance, freedom = _total(terms)
             error = math.sqrt(variance)
             half, resolves = (smallest_difference(terms, level=share) for share in (alpha, level))
