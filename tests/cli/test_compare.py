@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -121,6 +122,43 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
+
+
+def test_data_sets_of_one_source_are_one_measurement(tmp_path):
+    """Twelve transfers of four sources, on which a method's values go with its four networks."""
+    generator = np.random.default_rng(0)
+    rows = ["source,dataset,method,metric,value"]
+    for source in "abcd":
+        level = dict(zip("xyz", generator.normal(size=3), strict=True))
+        rows += [f"{source},{source}-{k},{m},brier,{level[m] + 0.01 * k:.4f}" for k in range(3) for m in "xyz"]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(rows) + "\n")
+    apart, blocked = (
+        json.loads(run(path, *options, "--json").stdout) for options in ((), ("--block-col", "source"))
+    )
+    assert (apart["blocks"], blocked["blocks"]) == (12, 4)
+    assert blocked["critical_difference"] == pytest.approx(apart["critical_difference"] * np.sqrt(3))
+    assert apart["friedman"]["p"] < blocked["friedman"]["p"]
+    assert apart["average_ranks"] == pytest.approx(blocked["average_ranks"])
+    text = run(path, "--block-col", "source").stdout
+    assert "3 methods on 12 datasets in 4 blocks, which are the independent measurements, by brier" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            "source,dataset,method,metric,value\na,X,x,brier,1\nb,X,y,brier,2",
+            "data set 'X' is in two blocks, 'a' and 'b'",
+        ),
+        ("source,method,metric,X,Y\na,x,brier,1,2\na,y,brier,2,1", "--block-col needs one row per data set"),
+        ("sauce,dataset,method,metric,value\na,X,x,brier,1", "unknown column 'source'. Did you mean 'sauce'?"),
+    ],
+)
+def test_blocks_that_no_table_can_mean_are_refused(tmp_path, rows, message):
+    path = tmp_path / "t.csv"
+    path.write_text(rows + "\n")
+    assert message in str(run(path, "--block-col", "source").exception)
 
 
 def test_files_of_one_data_set_each_are_compared(tmp_path):

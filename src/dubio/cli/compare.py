@@ -26,6 +26,7 @@ def compare(
     metric_col: str = "metric",
     value_col: str = "value",
     seed_col: str | None = None,
+    block_col: str | None = None,
     diagram: Path | None = None,
     json: JsonOption = False,
 ) -> None:
@@ -47,6 +48,8 @@ def compare(
         metric_col: Column of the metric.
         value_col: Column of the value.
         seed_col: Column of the seed, if any; rows are averaged over it.
+        block_col: Column that is the same for data sets that share their trained networks, such as the source of a
+            transfer: only blocks of them are independent measurements.
         diagram: Draw the critical-difference diagram here: .svg, .png or .pdf.
     """
     from dubio.reporting.method_ranks import rank_methods
@@ -64,7 +67,7 @@ def compare(
         digits=round_to,
         alpha=alpha,
         kind=kind,  # type: ignore[arg-type]
-        columns=Columns(dataset_col, method_col, metric_col, value_col, seed_col),
+        columns=Columns(dataset_col, method_col, metric_col, value_col, seed_col, block_col),
     )
     say(*ranks.notes)
     for name, reason in ranks.chosen.cautions.items():

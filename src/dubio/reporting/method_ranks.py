@@ -65,7 +65,8 @@ class MethodRanks:
         from dubio.reporting.charts import write_figure
 
         comparison, test = self.comparison, self.comparison.friedman
-        note = f"Friedman χ² = {test.chi2:.2f}, p = {test.p:.3g}; {test.datasets} datasets, α = {comparison.alpha:g}"
+        blocks = "datasets" if test.datasets == len(comparison.datasets) else "blocks"
+        note = f"Friedman χ² = {test.chi2:.2f}, p = {test.p:.3g}; {test.datasets} {blocks}, α = {comparison.alpha:g}"
         title = "Average rank by " + " and ".join(comparison.metrics)
         ranks, difference, cliques = comparison.average_ranks, comparison.critical_difference, comparison.cliques
         chart = draw_cd_diagram(ranks, difference, cliques, title=title, note=note)
@@ -84,7 +85,10 @@ class MethodRanks:
         digits = comparison.digits
         rounding = "not rounded" if digits is None else f"rounded half-even to {digits} decimals"
         metrics = ", ".join(comparison.metrics)
-        yield f"{test.methods} methods on {test.datasets} datasets by {metrics}; averages {rounding}\n"
+        datasets = f"{len(comparison.datasets)} datasets"
+        if test.datasets < len(comparison.datasets):
+            datasets += f" in {test.datasets} blocks, which are the independent measurements,"
+        yield f"{test.methods} methods on {datasets} by {metrics}; averages {rounding}\n"
         yield f"{'method':<{width}}  {'rank':>6}  {'wins':>5}  {'draws':>5}  {'losses':>6}"
         for row in self._rows():
             counts = f"{row['wins']:>5}  {row['draws']:>5}  {row['losses']:>6}"
@@ -115,6 +119,10 @@ def rank_methods(
 ) -> MethodRanks:
     """Rank methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses.
 
+    Datasets count as independent measurements, unless they share a block: on datasets that share the trained networks
+    methods that are equal would differ significantly far too often. Tasks of a run that share their training data are
+    a block; of a table a column may name the blocks.
+
     Args:
         results: A run, or a table of results: a file (CSV, TSV, Markdown or LaTeX) or a data frame, long or wide
             (:mod:`dubio.statistics.result_files`); several of these, one per data set; or data set → one of these.
@@ -140,7 +148,8 @@ def rank_methods(
         alone = metrics[0] if len(metrics) == 1 else None
         table = results if isinstance(results, ResultTable) else read_results(results, columns, metric=alone)
     chosen = choose(table.metrics, metrics, directions, refused)
-    return MethodRanks(compare(table, chosen.metrics, digits=digits, alpha=alpha), chosen, table.notes)
+    comparison = compare(table, chosen.metrics, digits=digits, alpha=alpha, blocks=table.blocks)
+    return MethodRanks(comparison, chosen, table.notes)
 
 
 def _run_table(
@@ -167,7 +176,8 @@ def _run_table(
     left_out = [name for name in methods if name in unranked or any((*key, name) not in values for key in scored)]
     note = f"left out, because they are not ranked, or have no value, on every task: {', '.join(left_out)}."
     table = table_of(row for row in rows if row["method"] not in left_out)
-    return replace(table, notes=(note,) if left_out else ()), scores.not_ranked, scores.better
+    blocks = {task.key: task.training_data for task in view.tasks}
+    return replace(table, notes=(note,) if left_out else (), blocks=blocks), scores.not_ranked, scores.better
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:
@@ -176,6 +186,7 @@ def _document(comparison: Comparison) -> dict[str, Any]:
         "round": comparison.digits,
         "alpha": comparison.alpha,
         "datasets": list(comparison.datasets),
+        "blocks": comparison.friedman.datasets,
         "average_ranks": dict(comparison.average_ranks),
         "friedman": vars(comparison.friedman),
         "critical_difference": comparison.critical_difference,

@@ -282,7 +282,7 @@ class Comparison:
         alpha: Level of the tests.
         datasets: Names of the datasets.
         average_ranks: Method to mean rank, best first.
-        friedman: Friedman's test, over blocks.
+        friedman: Friedman's test, over blocks; its number of datasets is that of the blocks.
         critical_difference: Nemenyi's, over blocks: the smallest significant difference of mean ranks.
         cliques: Sets of methods that do not differ significantly.
         win_draw_loss: Method to its record over datasets and metrics.

@@ -32,6 +32,7 @@ SYNONYMS = {
     "metric": ("metric", "metrics", "measure"),
     "value": ("value", "values", "score", "result"),
     "seed": ("seed", "run", "fold", "repeat", "trial"),
+    "block": (),
 }
 """What a column may be called, whatever its case, unless its name is given."""
 
@@ -76,15 +77,28 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
         tables = [_cells(source) for source in (sources if several else (sources,))]
     if not tables:
         raise UserError("results: no table is given.")
-    parts = [_long(table, columns or Columns(), metric, len(tables) > 1) for table in tables]
-    results = tuple(result for own, _ in parts for result in own)
-    notes = [note for _, notes in parts for note in notes]
+    long = [_long(table, columns or Columns(), metric, len(tables) > 1) for table in tables]
+    results = tuple(result for table in long for result in table.results)
+    notes = [note for table in long for note in table.notes]
     same = Counter((result.dataset, result.method, result.metric, result.seed) for result in results)
     if repeated := [name for name, count in same.items() if count > 1]:
         dataset, method, named, _ = repeated[0]
         notes.append(f"Several rows give the {named} of {method} on {dataset} ({len(repeated) - 1} more such cells) "
                      "and are averaged; a column seed would tell them apart.")  # fmt: skip
-    return ResultTable(results, tuple(notes))
+    return ResultTable(results, tuple(notes), _blocks(long))
+
+
+def _blocks(tables: Sequence[ResultTable]) -> dict[str, str]:
+    """Return dataset → block over several tables.
+
+    Raises:
+        UserError: For a data set in two blocks.
+    """
+    blocks: dict[str, str] = {}
+    for dataset, block in (pair for table in tables for pair in table.blocks.items()):
+        if blocks.setdefault(dataset, block) != block:
+            raise UserError(f"data set {dataset!r} is in two blocks, {blocks[dataset]!r} and {block!r}; it has one.")
+    return blocks
 
 
 # --- text to cells ----------------------------------------------------------------------------------------------------
@@ -183,8 +197,8 @@ _READERS = {".md": _markdown, ".markdown": _markdown, ".tex": _latex}
 # --- cells to results -------------------------------------------------------------------------------------------------
 
 
-def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> tuple[list[Result], list[str]]:
-    """Return the results of a table, and notes about what was read and what was not."""
+def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> ResultTable:
+    """Return a table in the long form, with notes about what was read and what was not."""
     places = _places(table, columns)
     others = [name for index, name in enumerate(table.header) if index not in places.values()]
     varies, filled = "", [table.header[places["value"]]] if "value" in places else []
@@ -197,7 +211,10 @@ def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> 
         raise _unreadable(table, f"no column names the method ({usual}; or name it with --method-col)")
     if metric is None and "metric" not in places and varies != "metric":
         raise _unreadable(table, f"no column names the metric of {listing(filled)}; name it with --metric")
-    results = []
+    if "block" in places and varies == "dataset":
+        reason = "the columns of this table are its data sets, and a row belongs to all of them"
+        raise BadFile(f"{table.name}: --block-col needs one row per data set; {reason}.")
+    results, owners = [], set()
     for number, row in table.rows:
         facts = defaults | {column: row[index] for column, index in places.items()}
         for name in filled:
@@ -207,8 +224,11 @@ def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> 
             cell = facts | ({varies: name} if varies else {})
             dataset, method, named = (str(cell[column]) for column in ("dataset", "method", "metric"))
             results.append(Result(dataset, method, named, _number(table, number, name, value), cell.get("seed")))
+            owners |= {(dataset, str(cell["block"]))} if "block" in cell else set()
     notes = [f"{table.name}: read with one column per {varies}: {listing(filled)}."] if varies else []
-    return results, notes + ([f"{table.name}: columns that are not used: {listing(others)}."] if others else [])
+    notes += [f"{table.name}: columns that are not used: {listing(others)}."] if others else []
+    blocks = _blocks([ResultTable((), blocks={dataset: block}) for dataset, block in sorted(owners)])
+    return ResultTable(tuple(results), tuple(notes), blocks)
 
 
 def _places(table: Cells, columns: Columns) -> dict[str, int]:

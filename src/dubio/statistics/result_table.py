@@ -32,21 +32,38 @@ class Result:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns of a long table; a seed column is optional."""
+    """Names of the columns of a long table; those of the seed and of the block are optional.
+
+    Attributes:
+        dataset: The data set.
+        method: The method.
+        metric: The metric.
+        value: The value.
+        seed: The seed; rows are averaged over it.
+        block: What the data set shares with others of its block, such as the training data.
+    """
 
     dataset: str = "dataset"
     method: str = "method"
     metric: str = "metric"
     value: str = "value"
     seed: str | None = None
+    block: str | None = None
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Results in the long form; ``notes`` say how they were read, and what was not."""
+    """Results in the long form.
+
+    Attributes:
+        results: The values.
+        notes: How they were read, and what was not.
+        blocks: Dataset → the block that it belongs to, of datasets that are not independent measurements.
+    """
 
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
+    blocks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
