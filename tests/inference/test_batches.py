@@ -75,6 +75,17 @@ def test_two_epochs_differ_and_the_same_generator_does_not():
     assert np.array_equal(np.concatenate(first), np.concatenate(again))
 
 
+@settings(max_examples=40, deadline=None)
+@given(lengths_of, st.integers(1, 9), st.integers(0, 2**31))
+def test_an_order_gives_the_same_batches_of_sorted_texts_in_every_epoch(lengths, batch, seed):
+    data, generator = texts(lengths), np.random.default_rng(seed)
+    order = generator.permutation(len(lengths))
+    first, second = (training_rows(data, batch, generator, order=order) for _ in range(2))
+    by_hand = sorted(order.tolist(), key=lambda row: lengths[row])  # ties stay in the order
+    expected = {tuple(by_hand[i : i + batch]) for i in range(0, len(lengths), batch)}
+    assert {tuple(rows.tolist()) for rows in first} == {tuple(rows.tolist()) for rows in second} == expected
+
+
 def test_a_shift_moves_pixels_and_a_flip_mirrors_them():
     image = torch.arange(9.0).reshape(1, 1, 3, 3)
     identity = ShiftFlip(pixels=1).apply(image, torch.tensor([[0.5, 0.5, 0.0]]))

@@ -128,7 +128,7 @@ def test_rows_are_matched_by_their_ids():
 
 
 def test_sentences_say_what_was_not_measured():
-    assert "The share of the mistakes in reading texts was not measured" in gap_sentence([])
+    assert "The share of the mistakes in reading and batching texts was not measured" in gap_sentence([])
     assert interval_text(0.5, -0.25, 1.25, places=2) == "+0.50 [-0.25, +1.25]"
 
 

@@ -9,6 +9,7 @@ from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
+from dubio.inference.batches import collate
 from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.training.loop import _clip
 from tests.methods.helpers import Kept, equal, predict
@@ -145,6 +146,25 @@ def test_class_weights_move_a_rare_class():
         said[weights] = predictions.probs[:, 1].mean()
     assert said["none"] < 0.15
     assert min(said["train"], said["batch"]) > 0.25
+
+
+def test_fixed_batches_hold_the_same_examples_in_every_epoch_for_every_member_and_shuffled_ones_do_not(monkeypatch):
+    task, seen = separable(), []
+    monkeypatch.setattr("dubio.training.loop.collate", lambda data, rows: seen.append(rows) or collate(data, rows))
+    runs = {}
+    for options in ({}, {"fixed_batches": True}):
+        for member in (0, 1):
+            seen.clear()
+            spec = spec_of("deterministic", task, member=member, epochs=2, patience=0, **options)[1]
+            fit(spec, task, FitContext())
+            trained = [tuple(rows.tolist()) for rows in seen]
+            runs[bool(options), member] = trained[: len(trained) // 2], trained[len(trained) // 2 :]
+    for (fixed, member), (first, second) in runs.items():
+        assert sorted(sum(first, ())) == list(range(120)), "every example once"
+        assert (set(first) == set(second)) == fixed, (fixed, member)
+        assert first != second, "the order changes"
+    assert set(runs[True, 0][0]) == set(runs[True, 1][0])
+    assert runs[True, 0][0] != runs[True, 1][0]
 
 
 def test_progress_is_told_once_an_epoch():

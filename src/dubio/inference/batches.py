@@ -73,24 +73,28 @@ def collate(encoded: Encoded, rows: Rows) -> Batch:
     return TokenBatch(*map(torch.from_numpy, arrays))
 
 
-def training_rows(encoded: Encoded, batch: int, generator: np.random.Generator, *, least: int = 1) -> list[Rows]:
+def training_rows(
+    encoded: Encoded, batch: int, generator: np.random.Generator, *, least: int = 1, order: Rows | None = None
+) -> list[Rows]:
     """Return the rows of each batch of one epoch, every row once, in a random order.
 
     Texts are shuffled, cut into buckets of :data:`BUCKET_BATCHES` batches, sorted by length within a bucket, and the
-    batches shuffled again.
+    batches shuffled again. With an order of the rows all texts are one bucket: the same order gives the same batches.
 
     Args:
         encoded: The training examples.
         batch: Examples per batch; the last may be smaller.
         generator: Source of the order.
         least: Smallest batch; a smaller one joins its neighbour, because one example has no batch statistics.
+        order: All rows, in the order in which texts of one length share batches; None shuffles them.
 
     Raises:
         UserError: When every batch is smaller.
     """
-    order = generator.permutation(len(encoded)).astype(np.int64)
+    size = len(encoded)
+    if order is None:
+        order, size = generator.permutation(len(encoded)).astype(np.int64), batch * BUCKET_BATCHES
     if isinstance(encoded, TokenRows):
-        size = batch * BUCKET_BATCHES
         lengths = encoded.lengths
         buckets = [order[i : i + size] for i in range(0, len(order), size)]
         order = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])

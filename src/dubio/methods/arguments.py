@@ -166,6 +166,8 @@ class Training:
         schedule: How the learning rate changes.
         collect: Which weights the fit keeps.
         images: Random views of images.
+        fixed_batches: Erratum of the text paper's code: texts are sorted by length and cut into batches once; epochs
+            change the order of these batches alone.
         store_features: The layer whose features are stored with predictions: ``last`` (before the head) or the number
             of a stage, from 0; empty stores none.
     """
@@ -181,6 +183,7 @@ class Training:
     schedule: ScheduleName = "constant"
     collect: CollectorName = "best_on_validation"
     images: ImageViews = ImageViews()
+    fixed_batches: bool = False
     store_features: StoredLayer = ""
 
     def recipe(
@@ -234,7 +237,8 @@ class Training:
     def objective(self) -> Objective:
         """Return the objective."""
         views = self.images.augmentation()
-        return Objective(self.batch, self.epochs, self.patience, self.clip, self.class_weights, views)
+        shared = self.batch, self.epochs, self.patience, self.clip, self.class_weights
+        return Objective(*shared, augmentation=views, fixed_batches=self.fixed_batches)
 
     def _optimiser(self, method: str, shrink: float) -> Optimiser:
         if self.optimiser == "adam":

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.specs import name_of
 from dubio.inference.augmentation import augment
-from dubio.inference.batches import LabelledRows, collate, to_device, training_rows
+from dubio.inference.batches import LabelledRows, Rows, collate, to_device, training_rows
 from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, save, unpack
@@ -143,7 +143,8 @@ def _epoch(
     generator = torch.Generator().manual_seed(number(seed, member, "noise", epoch))
     model.draw_from(generator)
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
-    batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model))
+    fixed = _fixed_order(len(data.encoded), seed) if slots.objective.fixed_batches else None
+    batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model), order=fixed)
     class_weights = _class_weights(slots.objective, data)
     planned = slots.schedule.temperature_in(epoch, slots.objective.epochs)
     temperature = temperature_value(planned, len(data.encoded), len(batches))
@@ -173,6 +174,11 @@ def _epoch(
         optimiser.step()
         total += value * len(rows)
     return total / len(data.encoded)
+
+
+def _fixed_order(count: int, seed: int) -> Rows:
+    """Return the order of rows from which the same batches are cut in every epoch, for every member of a seed."""
+    return np.random.Generator(np.random.PCG64(stream(seed, 0, "batches"))).permutation(count).astype(np.int64)
 
 
 def _clip(parameters: Sequence[Tensor], most: float) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.core.errors import UserError
-from dubio.core.specs import part
+from dubio.core.specs import added, part
 from dubio.core.types import Target
 from dubio.core.validate import NonNegative, NonNegativeFloat, Positive
 from dubio.inference.augmentation import Augmentation
@@ -30,6 +30,8 @@ class Objective:
         augmentation: Random views of training examples, or None.
         class_weights: ``none``; ``train``: 1/(K p(k)) with p from the training split; ``batch``: the same from each
             mini-batch (retina paper, eq. 1), where an absent class has weight 0.
+        fixed_batches: Erratum of the text paper's code: texts are sorted by length and cut into batches once, and
+            epochs change the order of the batches alone.
     """
 
     batch: Positive = 32
@@ -38,6 +40,7 @@ class Objective:
     clip: NonNegativeFloat = 10.0
     class_weights: ClassWeights = "none"
     augmentation: Augmentation | None = None
+    fixed_batches: bool = added(False)
 
     def check_target(self, target: Target) -> None:
         """Refuse settings that have no meaning for a target.

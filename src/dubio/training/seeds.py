@@ -10,9 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["weights", "noise", "order", "prediction", "langevin", "draws"]
+Purpose = Literal["weights", "noise", "order", "prediction", "langevin", "draws", "batches"]
 
-_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3, "langevin": 4, "draws": 5}
+_STREAMS: dict[Purpose, int] = {
+    "weights": 0, "noise": 1, "order": 2, "prediction": 3, "langevin": 4, "draws": 5, "batches": 6,
+}  # fmt: skip
 
 
 def stream(seed: int, member: int, purpose: Purpose, *more: int) -> np.random.SeedSequence:
