@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -219,13 +220,36 @@ def test_methods_of_the_same_predictions_differ_by_nothing_in_any_training(runs:
     assert pairs.verdict("other", "network").place == apart.verdict("other", "network").place
 
 
-def test_methods_of_the_same_predictions_do_not_make_other_pairs_stricter() -> None:
-    values = (0.1, 0.12, 0.11, 0.13)
-    cells = {"network": cell(*values), "scores": cell(*values), "other": cell(0.15, 0.17, 0.16, 0.14)}
-    pairs = compare_methods(cells, "lower", same=[frozenset(("network", "scores"))])
-    tests = {frozenset((test.first, test.second)): test for test in pairs.tests}
-    two = [tests[frozenset(("other", name))] for name in ("network", "scores")]
-    assert [test.adjusted_p for test in two] == list(holm([test.p for test in two]))
+@pytest.mark.parametrize("runs", [3, 6])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("last", [False, True])
+def test_methods_of_the_same_predictions_are_judged_as_one(runs: int, copies: int, last: bool) -> None:
+    """Neither the correction nor the variance of a group, from which few runs borrow, changes with their number."""
+    rng = np.random.default_rng(3)
+    rows = {name: rng.normal(0.3 * k, 0.1, 40) for k, name in enumerate(("network", "other", "third"))}
+    cells = {name: cell(*rng.normal(0.3 * k, 0.1 * (k + 1), runs)) for k, name in enumerate(rows)}
+    twins = [f"scores {k}" for k in range(copies)]
+    more = dict.fromkeys(twins, cells["network"])
+    every = cells | more if last else more | cells
+    same = [frozenset(pair) for pair in combinations(["network", *twins], 2)]
+    sample = Rows(rows | dict.fromkeys(twins, rows["network"]))
+    groups = dict.fromkeys(every, "alike")
+    alone = compare_methods(cells, "lower", Rows(rows), variance_groups=groups)
+    beside = compare_methods(every, "lower", sample, variance_groups=groups, same=same)
+    assert len(beside.tests) == math.comb(3 + copies, 2)
+    for one, two in combinations(cells, 2):
+        assert beside.verdict(one, two) == alone.verdict(one, two)
+    for twin, other in product(twins, ("other", "third")):
+        assert beside.verdict(other, twin) == alone.verdict(other, "network")
+        assert beside.advantage(other, twin) == alone.advantage(other, "network")
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_where_all_methods_make_the_same_predictions_nothing_is_tested(names: str) -> None:
+    cells = dict.fromkeys(names, cell(0.1, 0.2))
+    pairs = compare_methods(cells, "lower", same=[frozenset(pair) for pair in combinations(names, 2)])
+    assert {(test.p, test.adjusted_p, test.error, test.better) for test in pairs.tests} == {(1.0, 1.0, 0.0, None)}
+    assert [verdict.place for verdict in pairs.against_best().values()] == ["best", *["tied"] * (len(names) - 1)]
 
 
 def test_more_methods_ask_for_a_larger_difference() -> None:

@@ -17,13 +17,14 @@ fewest, and the interval of D is D ± t·√v at the same level, uncorrected. Al
 corrected together after Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The
 best is chosen after the fact, so any pair could have been the one compared. The procedure tests p₍ᵢ₎ at α/(m − i + 1),
 and stops at the first that is not significant, so that all later ones are tested at that level; the smallest
-significant difference of a pair is t·√v at its level.
+significant difference of a pair is t·√v at its level. Methods that make the same predictions are one method here: a
+pair of them is no hypothesis, and what a third differs from is one hypothesis, however many of them there are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -287,24 +288,36 @@ def compare_methods(
             is.
         trainings: Method → its trainings, of methods with several; by default every run is a training.
         variance_groups: Method → its variance group; by default every method is its own.
-        same: Pairs of methods whose predictions are the same in every run: their difference is 0 in any training.
+        same: Pairs of methods whose predictions are the same in every run: their difference is 0 in any training, and
+            they count as one method in the correction and in the variances of groups.
         alpha: Error rate of all pairs together.
     """
     finite = _finite(scores)
+    first = _first_of_same(finite, same)
     if trainings is None:
         trainings = trainings_of_runs({name: runs.values for name, runs in finite.items()})
-    repeated = {name: own for name, own in trainings.items() if name in finite}
+    repeated = {name: own for name, own in trainings.items() if first.get(name) == name}
     variances = own_terms(repeated, variance_groups or {name: name for name in repeated})
     terms = {}
     for pair in combinations(finite, 2):
-        if frozenset(pair) in same:
+        one, two = (first[name] for name in pair)
+        if one == two:
             terms[pair] = [(0.0, math.inf)]
             continue
-        over_trainings = pair_terms(*pair, repeated, variances) if {*pair} <= repeated.keys() else []
-        over_examples = [] if sample is None else _listed(sample.term(*pair))
+        over_trainings = pair_terms(one, two, repeated, variances) if {one, two} <= repeated.keys() else []
+        over_examples = [] if sample is None else _listed(sample.term(one, two))
         complete = bool(over_trainings) and (sample is None or bool(over_examples))
         terms[pair] = [*over_trainings, *over_examples] if complete else []
     return _judged(scores, better, terms, "methods", alpha, same)
+
+
+def _first_of_same(names: Iterable[str], same: Collection[frozenset[str]]) -> dict[str, str]:
+    """Return method → the first of the methods that make its predictions, itself where none does before it."""
+    first: dict[str, str] = {}
+    for name in names:
+        first[name] = next((own for own in first if frozenset((own, name)) in same), name)
+        first[name] = first[first[name]]
+    return first
 
 
 def _finite(scores: Mapping[str, Runs]) -> dict[str, Runs]:
@@ -340,12 +353,18 @@ def judge_differences(
     Args:
         differences: Pair → its difference, first less second.
         better: Which way is better.
-        same: Pairs that are known not to differ: nothing is tested, and the correction does not count them.
+        same: Pairs that are known not to differ: nothing is tested between them, and their differences to a third are
+            one hypothesis, which the correction counts once.
         alpha: Error rate of all together.
     """
-    tested = {pair: own for pair, own in differences.items() if own[1] and frozenset(pair) not in same}
-    p_values = [two_sided_p(*own) for own in tested.values()]
-    corrected = dict(zip(tested, zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True), strict=True))
+    first = _first_of_same(dict.fromkeys(name for pair in differences for name in pair), same)
+    hypotheses: dict[frozenset[str], dict[tuple[str, str], float]] = {}
+    for pair, (value, terms) in differences.items():
+        if terms and len(names := frozenset(first[name] for name in pair)) == 2:
+            hypotheses.setdefault(names, {})[pair] = two_sided_p(value, terms)
+    p_values = [max(own.values()) for own in hypotheses.values()]
+    judged = zip(hypotheses.values(), holm(p_values), holm_levels(p_values, alpha), strict=True)
+    corrected = {pair: (p, adjusted, level) for own, adjusted, level in judged for pair, p in own.items()}
     tests = []
     for (one, two), (value, terms) in differences.items():
         p, adjusted, error, freedom, half, resolves = 1.0, 1.0, math.nan, math.nan, math.nan, math.inf
