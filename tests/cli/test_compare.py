@@ -122,6 +122,8 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
+    named = run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--block-col", "source")
+    assert "--block-col source: only columns of a file" in str(named.exception)
 
 
 def test_data_sets_of_one_source_are_one_measurement(tmp_path):
@@ -149,8 +151,10 @@ def test_data_sets_of_one_source_are_one_measurement(tmp_path):
     [
         (
             "source,dataset,method,metric,value\na,X,x,brier,1\nb,X,y,brier,2",
-            "data set 'X' is in two blocks, 'a' and 'b'",
+            "t.csv: row 3: --block-col source: data set 'X' is in two blocks, 'a' and 'b'; a data set is in one. "
+            "The first is in {path}: row 2.",
         ),
+        ("source,dataset,method,brier\na,X,x,1\na,X,y,2\na,Y,x,1\na,Y,y,2", "of one block: X, Y."),
         ("source,method,metric,X,Y\na,x,brier,1,2\na,y,brier,2,1", "--block-col needs one row per data set"),
         ("sauce,dataset,method,metric,value\na,X,x,brier,1", "unknown column 'source'. Did you mean 'sauce'?"),
     ],
@@ -158,7 +162,60 @@ def test_data_sets_of_one_source_are_one_measurement(tmp_path):
 def test_blocks_that_no_table_can_mean_are_refused(tmp_path, rows, message):
     path = tmp_path / "t.csv"
     path.write_text(rows + "\n")
-    assert message in str(run(path, "--block-col", "source").exception)
+    assert message.format(path=path) in str(run(path, "--block-col", "source").exception)
+
+
+@pytest.mark.parametrize("column", ["block", "seed"])
+def test_a_named_column_that_is_not_there_is_refused_whatever_its_name(tmp_path, column):
+    message = str(run(table(tmp_path / "t.csv"), f"--{column}-col", column).exception)
+    assert f"unknown column '{column}'" in message
+    assert message.endswith(f"Name it with --{column}-col.")
+
+
+def test_a_column_cannot_be_two(tmp_path):
+    result = run(table(tmp_path / "t.csv"), "--block-col", "dataset")
+    assert "column 'dataset' cannot be both the dataset and the block; name another with" in str(result.exception)
+
+
+def test_data_sets_without_a_block_are_blocks_of_their_own_and_are_named(tmp_path):
+    """Empty cells were one block together; a cell that is empty in one row alone was a contradiction."""
+    path, blocks = tmp_path / "t.csv", {"P": ("a", ""), "Q": ("-", "a"), "R": ("", ""), "S": ("", "NaN"), "a": ("", "")}
+    rows = [
+        f"{block},{d},{m},0.{n}"
+        for d, own in blocks.items()
+        for n, (m, block) in enumerate(zip("xy", own, strict=True))
+    ]
+    path.write_text("\n".join(["source,dataset,method,brier", *rows]) + "\n")
+    result = run(path, "--block-col", "source", "--json")
+    document = json.loads(result.stdout)
+    assert (len(document["datasets"]), document["blocks"]) == (5, 4)
+    assert "Data sets without a value of --block-col source, each a block of its own: R, S, a." in result.stderr
+
+
+def test_a_column_of_blocks_is_not_taken_for_the_data_sets(tmp_path):
+    """Of files with a column task, which usually names the data set."""
+    for name in ("a1", "a2", "b1"):
+        (tmp_path / f"{name}.csv").write_text(f"task,method,brier\n{name[0]},x,0.1\n{name[0]},y,0.2\n")
+    files = [tmp_path / f"{name}.csv" for name in ("a1", "a2", "b1")]
+    document = json.loads(run(*files, "--block-col", "task", "--json").stdout)
+    assert (document["datasets"], document["blocks"]) == (["a1", "a2", "b1"], 2)
+
+
+def test_a_data_set_in_blocks_of_two_files_names_both(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"source,dataset,method,brier\n{name},X,{name},0.1\n")
+    message = str(run(tmp_path / "a.csv", tmp_path / "b.csv", "--block-col", "source").exception)
+    assert message.startswith(f"{tmp_path / 'b.csv'}: row 2: ")
+    assert message.endswith(f"The first is in {tmp_path / 'a.csv'}: row 2.")
+
+
+def test_the_order_on_every_dataset_is_not_concluded_from_blocks(tmp_path):
+    """In both blocks the mean ranks are 1.5, 1.5 and 3, while x and y change places within them."""
+    values = {"a1": (1, 2, 3), "a2": (2, 1, 3), "b1": (1, 2, 3), "b2": (2, 1, 3)}
+    rows = [f"{d[0]},{d},{m},{v}" for d, own in values.items() for m, v in zip("xyz", own, strict=True)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["source,dataset,method,brier", *rows]) + "\n")
+    assert "F = ∞, the methods have the same mean ranks in every block" in run(path, "--block-col", "source").stdout
 
 
 def test_files_of_one_data_set_each_are_compared(tmp_path):

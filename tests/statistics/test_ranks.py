@@ -132,8 +132,15 @@ def test_a_block_that_repeats_its_datasets_counts_once():
     assert (blocked.critical_difference, blocked.pairs) == (one.critical_difference, one.pairs)
     assert compare(_results(copies), {"m": "lower"}).friedman.p < one.friedman.p
     assert sum(blocked.win_draw_loss["m0"]) == 15 * 3  # records are counts over datasets, no test
-    with pytest.raises(UserError, match="at least two datasets"):
+    with pytest.raises(UserError, match=r"two blocks of datasets.*Given 15 datasets of one block: d0, d1"):
         compare(_results(copies), {"m": "lower"}, blocks=dict.fromkeys(blocks, "one"))
+
+
+def test_a_dataset_without_a_block_is_its_own_whatever_a_block_is_called():
+    table = _results(np.random.default_rng(0).normal(size=(4, 3)))
+    compared = compare(table, {"m": "lower"}, blocks={"d1": "d0", "d2": "d0"})
+    assert compared.friedman.datasets == 3
+    assert compared.pairs == compare(table, {"m": "lower"}, blocks={"d1": "own", "d2": "own"}).pairs
 
 
 def test_no_pair_differs_where_friedman_finds_no_difference():

@@ -9,6 +9,7 @@ import pytest
 import dubio
 from dubio.core.errors import BadFile, UserError
 from dubio.statistics.result_files import read_results
+from dubio.statistics.result_table import Columns
 
 VALUES = {"cifar": {"forest": 0.81, "network": 0.93}, "svhn": {"forest": 0.7, "network": 0.88}}
 LONG = "dataset,method,metric,value\n" + "".join(
@@ -92,6 +93,17 @@ def test_rows_of_a_data_frame_are_counted_from_one():
         read_results(frame)
     with pytest.raises(UserError, match="no table is given"):
         read_results([])
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_a_missing_value_of_a_data_frame_is_an_empty_cell(missing):
+    source = pd.Series(["a", missing, "a", missing], dtype=object)
+    frame = pd.DataFrame({"source": source, "dataset": list("XYXY"), "method": list("ppqq"), "brier": [1, 2, 3, 4.0]})
+    table = read_results(frame, Columns(block="source"))
+    assert table.blocks == {"X": "a"}
+    assert "each a block of its own: Y." in table.notes[-1]
+    with pytest.raises(UserError, match=r"--block-col source: only columns of a file.*a table that is read already"):
+        dubio.rank_methods(table, columns=Columns(block="source"))
 
 
 def test_a_gzipped_table_is_read_up_to_the_limit(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError, one_of
+from dubio.core.errors import UserError, listing, one_of
 from dubio.core.types import Direction
 from dubio.reporting.stored_run import Run
 from dubio.reporting.wording import RANDOM
@@ -95,7 +95,9 @@ class MethodRanks:
             yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
         f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
         if math.isinf(test.iman_davenport):  # its p of 0 is no probability: two datasets suffice for it
-            f_test = "Iman–Davenport F = ∞, the methods have the same order on every dataset"
+            alone = test.datasets == len(comparison.datasets)
+            same = "order on every dataset" if alone else "mean ranks in every block"
+            f_test = f"Iman–Davenport F = ∞, the methods have the same {same}"
         yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; {f_test}"
         yield (
             f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
@@ -132,11 +134,17 @@ def rank_methods(
         digits: Decimals to round averages to before ranking, half to even; None for no rounding.
         alpha: Level of the tests.
         kind: The test splits of a run: ``"id"``, ``"shift"`` or ``"ood"``.
-        columns: Names of the columns of a table.
+        columns: Names of the columns of a table, refused for a run.
 
     Raises:
-        UserError: For an unknown metric, a gap in the table, or less than two methods or datasets.
+        UserError: For an unknown metric, a gap in the table, fewer than two methods, datasets or blocks, or columns of
+            results that are no table to be read.
     """
+    if columns is not None and columns.chosen and isinstance(results, Run | ResultTable):
+        named = listing(f"--{column}-col {name}" for column, name in columns.chosen.items())
+        which = "a run, whose tasks of the same training data are a block"
+        which = which if isinstance(results, Run) else "a table that is read already"
+        raise UserError(f"{named}: only columns of a file or of a data frame have names to choose; given {which}.")
     refused: Mapping[str, str] = {}
     directions = dict(better or {})
     if isinstance(results, Run):

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dubio.core.errors import UserError, check_between_0_and_1
+from dubio.core.errors import UserError, check_between_0_and_1, listing
 from dubio.core.types import Direction, FloatArray
 from dubio.statistics.result_table import Grid, ResultTable, grid
 from dubio.statistics.verdicts import holm
@@ -79,14 +79,25 @@ class Ranks:
         Args:
             blocks: Dataset → the block that it belongs to; a dataset that is not named is a block of its own.
         """
-        owners = [blocks.get(name, name) for name in self.datasets]
-        return Ranks(self.methods, tuple(dict.fromkeys(owners)), _block_means(self.values, owners))
+        owners = _owners(self.datasets, blocks)
+        names = tuple(name for _, name in dict.fromkeys(owners))
+        return Ranks(self.methods, names, _block_means(self.values, owners))
 
 
-def _block_means(values: FloatArray, owners: Sequence[str]) -> FloatArray:
+Owner = tuple[bool, str]
+"""Whether a dataset is in a block with a name, and that name, or else its own, which a block may have too."""
+
+
+def _owners(datasets: Sequence[str], blocks: Mapping[str, str]) -> list[Owner]:
+    return [(name in blocks, blocks.get(name, name)) for name in datasets]
+
+
+def _block_means(values: FloatArray, owners: Sequence[Owner]) -> FloatArray:
     """Return the mean of the rows of every block, blocks in order of appearance."""
-    names = np.array(owners)
-    return np.array([values[names == name].mean(axis=0) for name in dict.fromkeys(owners)])
+    rows: dict[Owner, list[int]] = {}
+    for row, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(row)
+    return np.array([values[own].mean(axis=0) for own in rows.values()])
 
 
 def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
@@ -238,7 +249,7 @@ def signed_rank_tests(grid: Grid, blocks: Mapping[str, str] | None = None) -> tu
         grid: The values.
         blocks: As for :func:`compare`.
     """
-    owners, tests = [(blocks or {}).get(name, name) for name in grid.datasets], []
+    owners, tests = _owners(grid.datasets, blocks or {}), []
     for one, two in combinations(range(len(grid.methods)), 2):
         gaps = _block_means(np.array([float(row[one] - row[two]) for row in grid.values]), owners)
         p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
@@ -340,6 +351,12 @@ def compare(
 
 def _compared(grids: list[Grid], digits: int | None, alpha: float, blocks: Mapping[str, str]) -> Comparison:
     ranks = rank(grids).averaged(blocks)
+    if len(ranks.datasets) < 2 <= len(grids[0].datasets):
+        raise UserError(
+            "comparing by ranks needs at least two blocks of datasets (--block-col; of a run, its training data): "
+            f"datasets of one block share what was trained, and are one measurement. Given {len(grids[0].datasets)} "
+            f"datasets of one block: {listing(grids[0].datasets)}."
+        )
     test, records = friedman(ranks), win_draw_loss(grids)
     average = {name: value for value, name in sorted(zip(ranks.average.tolist(), ranks.methods, strict=True))}
     difference = critical_difference(test.methods, test.datasets, alpha)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,15 @@ class Cells:
     rows: tuple[tuple[int, tuple[str, ...]], ...]
 
 
+@dataclass(frozen=True)
+class Long:
+    """A table in the long form: results, notes about what was read, and (dataset, block, where it is said)."""
+
+    results: tuple[Result, ...]
+    notes: tuple[str, ...]
+    owners: tuple[tuple[str, str, str], ...]
+
+
 def read_results(sources: Any, columns: Columns | None = None, *, metric: str | None = None) -> ResultTable:
     """Read tables of results.
 
@@ -77,7 +87,8 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
         tables = [_cells(source) for source in (sources if several else (sources,))]
     if not tables:
         raise UserError("results: no table is given.")
-    long = [_long(table, columns or Columns(), metric, len(tables) > 1) for table in tables]
+    columns = columns or Columns()
+    long = [_long(table, columns, metric, len(tables) > 1) for table in tables]
     results = tuple(result for table in long for result in table.results)
     notes = [note for table in long for note in table.notes]
     same = Counter((result.dataset, result.method, result.metric, result.seed) for result in results)
@@ -85,20 +96,33 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
         dataset, method, named, _ = repeated[0]
         notes.append(f"Several rows give the {named} of {method} on {dataset} ({len(repeated) - 1} more such cells) "
                      "and are averaged; a column seed would tell them apart.")  # fmt: skip
-    return ResultTable(results, tuple(notes), _blocks(long))
+    blocks = _blocks([owner for table in long for owner in table.owners], columns)
+    alone = dict.fromkeys(result.dataset for result in results if result.dataset not in blocks)
+    if columns.block is not None and alone:
+        notes.append(f"Data sets without a value of --block-col {columns.block}, each a block of its own: "
+                     f"{listing(alone)}.")  # fmt: skip
+    return ResultTable(results, tuple(notes), blocks)
 
 
-def _blocks(tables: Sequence[ResultTable]) -> dict[str, str]:
-    """Return dataset → block over several tables.
+def _blocks(owners: Sequence[tuple[str, str, str]], columns: Columns) -> dict[str, str]:
+    """Return dataset → block.
+
+    Args:
+        owners: Dataset, its block, and where that is said.
+        columns: What the columns are called.
 
     Raises:
-        UserError: For a data set in two blocks.
+        BadFile: For a data set in two blocks.
     """
-    blocks: dict[str, str] = {}
-    for dataset, block in (pair for table in tables for pair in table.blocks.items()):
-        if blocks.setdefault(dataset, block) != block:
-            raise UserError(f"data set {dataset!r} is in two blocks, {blocks[dataset]!r} and {block!r}; it has one.")
-    return blocks
+    blocks: dict[str, tuple[str, str]] = {}
+    for dataset, block, where in owners:
+        other, before = blocks.setdefault(dataset, (block, where))
+        if other != block:
+            raise BadFile(
+                f"{where}: --block-col {columns.block}: data set {dataset!r} is in two blocks, "
+                f"{other!r} and {block!r}; a data set is in one. The first is in {before}."
+            )
+    return {dataset: block for dataset, (block, _) in blocks.items()}
 
 
 # --- text to cells ----------------------------------------------------------------------------------------------------
@@ -108,7 +132,7 @@ def _cells(source: Any) -> Cells:
     """Return the cells of a file or data frame."""
     if hasattr(source, "itertuples"):
         frame = source if type(source.index).__name__ == "RangeIndex" else source.reset_index()
-        rows = [["" if value != value else str(value) for value in row] for row in frame.itertuples(index=False)]
+        rows = [list(map(_cell_text, row)) for row in frame.itertuples(index=False)]
         return _checked("the data frame", [list(map(str, frame.columns)), *rows], 0)
     if not isinstance(source, str | Path):
         raise UserError("results must be a run, a table (the path of a file, a data frame, several of these, or data "
@@ -125,6 +149,12 @@ def _cells(source: Any) -> Cells:
     if not rows:
         raise BadFile(f"{path}: empty; a header and rows are needed. {EXAMPLES}")
     return replace(_checked(str(path), rows, 1), name=str(path))
+
+
+def _cell_text(value: Any) -> str:
+    """Return a value of a data frame as text; empty for None, NaN and pandas' NA, of which no comparison is true."""
+    missing = value is None or type(value).__name__ == "NAType" or value != value
+    return "" if missing else str(value)
 
 
 def _raw(path: Path) -> bytes:
@@ -197,7 +227,7 @@ _READERS = {".md": _markdown, ".markdown": _markdown, ".tex": _latex}
 # --- cells to results -------------------------------------------------------------------------------------------------
 
 
-def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> ResultTable:
+def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> Long:
     """Return a table in the long form, with notes about what was read and what was not."""
     places = _places(table, columns)
     others = [name for index, name in enumerate(table.header) if index not in places.values()]
@@ -214,7 +244,7 @@ def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> 
     if "block" in places and varies == "dataset":
         reason = "the columns of this table are its data sets, and a row belongs to all of them"
         raise BadFile(f"{table.name}: --block-col needs one row per data set; {reason}.")
-    results, owners = [], set()
+    results, owners = [], []
     for number, row in table.rows:
         facts = defaults | {column: row[index] for column, index in places.items()}
         for name in filled:
@@ -224,32 +254,38 @@ def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> 
             cell = facts | ({varies: name} if varies else {})
             dataset, method, named = (str(cell[column]) for column in ("dataset", "method", "metric"))
             results.append(Result(dataset, method, named, _number(table, number, name, value), cell.get("seed")))
-            owners |= {(dataset, str(cell["block"]))} if "block" in cell else set()
+            if str(cell.get("block", "")).lower() not in MISSING:
+                owners.append((dataset, str(cell["block"]), f"{table.name}: row {number}"))
     notes = [f"{table.name}: read with one column per {varies}: {listing(filled)}."] if varies else []
     notes += [f"{table.name}: columns that are not used: {listing(others)}."] if others else []
-    blocks = _blocks([ResultTable((), blocks={dataset: block}) for dataset, block in sorted(owners)])
-    return ResultTable(tuple(results), tuple(notes), blocks)
+    return Long(tuple(results), tuple(notes), tuple(owners))
 
 
 def _places(table: Cells, columns: Columns) -> dict[str, int]:
     """Return column → where it is, of the columns that the header has.
 
     Raises:
-        BadFile: For a column that was named and is not there, or two that may be meant.
+        BadFile: For a column that was named and is not there, two that may be meant, or one that is meant twice.
     """
-    places = {}
+    places: dict[str, int] = {}
+    chosen = columns.chosen
     folded = [re.sub(r"[\s-]+", "_", name.lower()) for name in table.header]
     for column, name in vars(columns).items():
+        free = [index for index, own in enumerate(table.header) if own not in chosen.values()]
+        like = [index for index in free if folded[index] in SYNONYMS[column]] if name in (None, column) else []
         if name in table.header:
             places[column] = table.header.index(name)
-        elif name not in (None, column):
+        elif len(like) > 1:
+            names = listing(table.header[index] for index in like)
+            raise BadFile(f"{table.name}: columns {names} may all be the {column}; name it with --{column}-col.")
+        elif like:
+            places[column] = like[0]
+        elif column in chosen:
             raise BadFile(f"{table.name}: {UnknownName('column', name, table.header)} Name it with --{column}-col.")
-        else:
-            like = [index for index, own in enumerate(folded) if own in SYNONYMS[column]]
-            if len(like) > 1:
-                names = listing(table.header[index] for index in like)
-                raise BadFile(f"{table.name}: columns {names} may all be the {column}; name it with --{column}-col.")
-            places |= {column: like[0]} if like else {}
+    for one, two in combinations(places, 2):
+        if places[one] == places[two]:
+            twice = f"column {table.header[places[one]]!r} cannot be both the {one} and the {two}"
+            raise BadFile(f"{table.name}: {twice}; name another with --{one}-col or --{two}-col.")
     return places
 
 

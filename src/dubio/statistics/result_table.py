@@ -40,7 +40,8 @@ class Columns:
         metric: The metric.
         value: The value.
         seed: The seed; rows are averaged over it.
-        block: What the data set shares with others of its block, such as the training data.
+        block: What the data set shares with others of its block, such as the training data. A data set without a value
+            is a block of its own.
     """
 
     dataset: str = "dataset"
@@ -49,6 +50,11 @@ class Columns:
     value: str = "value"
     seed: str | None = None
     block: str | None = None
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The columns whose names are not the defaults."""
+        return {column: name for column, name in vars(self).items() if name != getattr(Columns, column)}
 
 
 @dataclass(frozen=True)
