@@ -106,3 +106,12 @@ def test_the_time_has_trainings_predictions_and_report(sealed_world: Path) -> No
     said = invoke(app, *arguments, "--method", "mc-dropout").stdout
     assert "trainings" in said.split("time  ")[1]
     assert "report" in said.split("time  ")[1]
+
+
+def test_methods_is_another_name_of_method(sealed_world: Path) -> None:
+    words = "run", "quick", "--task", "breast-cancer", "--dry-run", "--json"
+    plain, one, other = (
+        json.loads(invoke(app, *words, *more).stdout) for more in ((), ("--method", "all"), ("--methods", "all"))
+    )
+    counts = [(forecast["trainings"], forecast["predictions"]) for forecast in (plain, one, other)]
+    assert counts[0] < counts[1] == counts[2]

@@ -58,7 +58,7 @@ def run(
     verify: Annotated[bool, _data("--verify")] = False,
     task: Annotated[list[str] | None, _change()] = None,
     preset: Annotated[str | None, _change()] = None,
-    method: Annotated[list[str] | None, _change()] = None,
+    method: Annotated[list[str] | None, _change("--method", "--methods")] = None,
     baselines: Annotated[bool, _change("--baselines/--no-baselines")] = True,
     network: Annotated[list[str] | None, _change()] = None,
     seeds: Annotated[str | None, _change()] = None,
