@@ -15,7 +15,7 @@ from dubio.reporting.detectors import DetectionVariances, detection_on
 from dubio.reporting.measures import DETECTED_BY
 from dubio.reporting.section import Card, Cards
 from dubio.statistics.limits import intervals
-from tests.reporting.helpers import blocks, figures, part_of_run, texts, without_shift
+from tests.reporting.helpers import blocks, figures, part_of_run, texts, with_scores_on_features, without_shift
 from tests.reporting.stored_runs import FakeStore, make_world
 
 KEY = ("task", "novel", "method")
@@ -225,3 +225,22 @@ def test_without_a_ranked_method_nothing_is_said_of_trainings() -> None:
     assert detection_on(report.run, task, ("novel",)).sentences(report.run) == [
         "Detection is not judged, because no method is ranked on this task: do not rely on it."
     ]
+
+
+def test_a_method_of_the_same_predictions_changes_no_limit_of_another() -> None:
+    """A copy was one more method in the correction, and in the mean variance of its group."""
+    store, manifest = make_world((0, 1))
+    alone, beside = (
+        build_report(store, with_scores_on_features(store, manifest, "digits", (*METHODS, *more))).run
+        for more in ((), ("posthoc",))
+    )
+    limits = [
+        {(d.method, d.quantity): d.interval for d in detection_on(run, run.tasks[0], ("novel",)).detectors}
+        for run in (alone, beside)
+    ]
+    assert any(limits[0].values())
+    assert limits[0] == {key: interval for key, interval in limits[1].items() if key[0] != "posthoc"}
+    assert limits[1]["posthoc", "confidence"] == limits[1]["deterministic", "confidence"]
+    for metric in ("calibrated_nll", "ece"):
+        expected, found = (run.scores.intervals(run.tasks[0], ("test",), metric) for run in (alone, beside))
+        assert expected == {name: interval for name, interval in found.items() if name != "posthoc"}

@@ -163,6 +163,16 @@ def test_runs_are_averaged_after_division_by_their_own_deviation() -> None:
     assert judge_learning({"m": [gains[1], constant]})["m"].p == 0.25
 
 
+def test_methods_of_the_same_predictions_are_one_in_the_correction() -> None:
+    """A copy made every p-value larger, and could leave all methods without evidence."""
+    rows = np.linspace(0.1, 0.5, 30)
+    one, two = (Gain(rows, 0.7, np.array([3.0] + [3.0] * larger + [0.0] * (99 - larger))) for larger in (1, 3))
+    alone = judge_learning({"one": [one], "two": [two]})
+    beside = judge_learning({"one": [one], "two": [two], "copy": [two]})
+    assert [found.p for found in alone.values()] == pytest.approx([0.04, 0.04])
+    assert beside == alone | {"copy": alone["two"]}
+
+
 def test_only_scores_that_never_change_are_constant() -> None:
     constant, changes = (
         Gain(np.linspace(0.1, 0.5, 100), 0.7, np.array([spread] + [0.0] * 99)) for spread in (5e-5, 1.0)

@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray
 from dubio.reporting.score_table import Cell
-from dubio.statistics.trainings import NO_CHANCE
+from dubio.statistics.trainings import NO_CHANCE, over_runs
 from dubio.statistics.verdicts import (
     Replicates,
     Rows,
@@ -211,8 +211,8 @@ def test_pairs_that_are_not_judged_do_not_make_the_others_stricter() -> None:
 def test_methods_of_the_same_predictions_differ_by_nothing_in_any_training(runs: int) -> None:
     values = tuple(0.1 + 0.01 * k for k in range(runs))
     cells = {"scores": cell(*values), "network": cell(*values), "other": cell(*(x + 0.02 for x in values))}
-    twins = [frozenset(("network", "scores"))]
-    pairs, apart = (compare_methods(cells, "lower", same=same) for same in (twins, ()))
+    twins = dict.fromkeys(("network", "scores"), "network")
+    pairs, apart = (compare_methods(cells, "lower", same=same) for same in (twins, {}))
     assert pairs.verdict("scores", "network") == Verdict("tied", 0.0, 0.0, 1.0)
     assert pairs.same("network", "scores")
     assert not pairs.same("network", "other")
@@ -231,7 +231,7 @@ def test_methods_of_the_same_predictions_are_judged_as_one(runs: int, copies: in
     twins = [f"scores {k}" for k in range(copies)]
     more = dict.fromkeys(twins, cells["network"])
     every = cells | more if last else more | cells
-    same = [frozenset(pair) for pair in combinations(["network", *twins], 2)]
+    same = dict.fromkeys(["network", *twins], "one")
     sample = Rows(rows | dict.fromkeys(twins, rows["network"]))
     groups = dict.fromkeys(every, "alike")
     alone = compare_methods(cells, "lower", Rows(rows), variance_groups=groups)
@@ -247,9 +247,23 @@ def test_methods_of_the_same_predictions_are_judged_as_one(runs: int, copies: in
 @pytest.mark.parametrize("names", ["ab", "abc"])
 def test_where_all_methods_make_the_same_predictions_nothing_is_tested(names: str) -> None:
     cells = dict.fromkeys(names, cell(0.1, 0.2))
-    pairs = compare_methods(cells, "lower", same=[frozenset(pair) for pair in combinations(names, 2)])
+    pairs = compare_methods(cells, "lower", same=dict.fromkeys(names, "one"))
     assert {(test.p, test.adjusted_p, test.error, test.better) for test in pairs.tests} == {(1.0, 1.0, 0.0, None)}
     assert [verdict.place for verdict in pairs.against_best().values()] == ["best", *["tied"] * (len(names) - 1)]
+
+
+@pytest.mark.parametrize("order", [("network", "copy", "other"), ("copy", "other", "network")])
+def test_a_copy_with_fits_of_its_own_takes_no_joint_variance_away(order: tuple[str, ...]) -> None:
+    """Which of two names came first decided whether a third method of the same trainings was compared fit by fit."""
+    values = np.random.default_rng(8).normal(0.3, 0.05, 8)
+    runs = {"network": cell(*values), "copy": cell(*values), "other": cell(*(values + 0.004))}
+    fits = {"network": "fit", "copy": "fit of no epoch", "other": "fit"}
+    every = {name: over_runs({(fits[name], k): x for k, x in enumerate(runs[name].values)}) for name in order}
+    trainings = {name: own for name, own in every.items() if own is not None}
+    scores, same = {name: runs[name] for name in order}, {"network": 1, "copy": 1}
+    pairs = compare_methods(scores, "lower", None, trainings, same=same)
+    assert [pairs.verdict("other", name).place for name in ("network", "copy")] == ["behind", "behind"]
+    assert compare_methods(scores, "lower", None, trainings).verdict("other", "copy").place == "tied"
 
 
 def test_more_methods_ask_for_a_larger_difference() -> None:

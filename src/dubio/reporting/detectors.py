@@ -190,19 +190,24 @@ def _high(detector: Detector) -> float:
 def detection_on(run: RunView, task: TaskView, splits: Sequence[str]) -> Detection:
     """Return every method × quantity with an AUROC on a split, or on several averaged; all intervals hold together."""
     scores, estimates = run.scores, dict[tuple[str, str], Estimate]()
+    copies: dict[tuple[str, str], tuple[str, str]] = {}  # methods of the same predictions are one in the correction
     repeated = scores.trainings(task, splits, detection_name("ood_auroc", HEADLINE)).values()
     question: Question = "methods" if any(own.shares for own in repeated) else "systems"
     for quantity in scores.quantities:
         name = detection_name("ood_auroc", quantity)
         cells = {method: cell for method, cell in scores.ranked_row(task, splits, name).items() if cell.n}
-        trainings = own_terms(scores.trainings(task, splits, name), scores.variance_groups)
+        same = scores.same(task, cells)
+        trainings = own_terms(scores.trainings(task, splits, name), scores.variance_groups, same)
+        copies |= {(method, quantity): (own, quantity) for method, own in same.items() if method != own}
         for method, cell in cells.items():
             examples, own = scores.detection.term(task.key, splits, method, quantity), trainings.get(method)
             over_trainings = [] if own is None else [(own.variance, own.freedom)]
             terms = [] if examples is None else [examples, *over_trainings]
             estimates[method, quantity] = cell.mean, terms if over_trainings or question == "systems" else []
-    limits = intervals(estimates)
-    detectors = (Detector(*key, value, limits.get(key)) for key, (value, _) in estimates.items())
+    limits = intervals({key: estimate for key, estimate in estimates.items() if key not in copies})
+    detectors = (
+        Detector(*key, value, limits.get(copies.get(key, key))) for key, (value, _) in estimates.items()
+    )
     return Detection(tuple(detectors), question)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations
 from math import isfinite
 
 import numpy as np
@@ -401,7 +400,8 @@ class ScoreTable:
         cells = self.row(task, splits, metric)
         sample = self._sample(task, tuple(splits), metric, cells)
         systems = self.question == "systems"
-        trained = {} if systems else own_terms(self.trainings(task, splits, metric), self.variance_groups)
+        same = self.same(task, cells)
+        trained = {} if systems else own_terms(self.trainings(task, splits, metric), self.variance_groups, same)
         results: dict[str, Estimate] = {}
         for name, cell in cells.items():
             over_examples = None if sample is None else sample.own_term(name)
@@ -436,14 +436,25 @@ class ScoreTable:
             replicates = None if draws is None or cells.keys() - draws[0].keys() else Replicates(*draws)
             return compare_systems(cells, self.better[metric], sample or replicates or Rows({}))
         trainings = self.trainings(task, names, metric)
-        same = {frozenset(pair) for pair in combinations(cells, 2) if self._same(task, metric, cells, pair)}
+        same = self.same(task, cells)
         return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups, same=same)
 
-    def _same(self, task: TaskView, metric: str, cells: Mapping[str, Cell], pair: tuple[str, str]) -> bool:
-        """Return whether two methods make the same predictions, as scores on features and their network do.
+    def same(self, task: TaskView, cells: Mapping[str, Cell]) -> dict[str, str]:
+        """Return method → the first method that makes its predictions, as scores on features and their network do.
 
-        Their values per example are equal to the last bit in sums over all runs: other fits have others.
+        Args:
+            task: The task.
+            cells: Their values under one metric; a score of a method's own is none of its predictions.
         """
+        first: list[str] = []
+        same = {}
+        for name in cells:
+            same[name] = next((other for other in first if self._make_the_same(task, cells, (other, name))), name)
+            first += [name] if same[name] == name else []
+        return same
+
+    def _make_the_same(self, task: TaskView, cells: Mapping[str, Cell], pair: tuple[str, str]) -> bool:
+        """Return whether the values per example of two methods are equal to the last bit: other fits have others."""
         one, two = (cells[name] for name in pair)
         if (one.keys, one.values) != (two.keys, two.values) or not one.n:
             return False

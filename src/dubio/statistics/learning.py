@@ -115,14 +115,16 @@ def gain_of(predictions: Predictions, calibrated: FloatArray, *, exchanges: int 
 
 
 def judge_learning(methods: Mapping[str, Sequence[Gain]], group: StrArray | None = None) -> dict[str, Learning]:
-    """Judge every method by its runs on one test set.
+    """Judge every method by its runs on one test set; methods of the same predictions are one in the correction.
 
     Args:
         methods: Method → its runs, on the same examples and exchanges.
         group: The unit each example belongs to; units are sampled as a whole.
     """
-    p_values = dict(zip(methods, holm([_p_value(runs) for runs in methods.values()]), strict=True))
-    return {name: _judged(runs, group, p_values[name]) for name, runs in methods.items()}
+    scores = {name: tuple(run.score.tobytes() for run in runs) for name, runs in methods.items()}
+    p_values = {scores[name]: _p_value(runs) for name, runs in methods.items()}
+    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {name: _judged(runs, group, corrected[scores[name]]) for name, runs in methods.items()}
 
 
 def enough_exchanges(methods: int) -> int:

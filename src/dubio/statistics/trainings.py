@@ -23,7 +23,7 @@ behind this rule are in ``tests/statistics/test_trainings.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,20 +104,42 @@ def over_members(runs: Sequence[Mapping[Key, float]]) -> Trainings | None:
     return Trainings(shares, sum(map(len, runs)) - len(runs), len(runs)) if shares else None
 
 
-def own_terms(trainings: Mapping[str, Trainings], groups: Mapping[str, Hashable]) -> dict[str, OwnTerm]:
-    """Return method → the variance of its score over trainings, no less than its group's where it says little."""
+def own_terms(
+    trainings: Mapping[str, Trainings], groups: Mapping[str, Hashable], same: Mapping[str, Hashable] | None = None
+) -> dict[str, OwnTerm]:
+    """Return method → the variance of its score over trainings, no less than its group's where it says little.
+
+    Args:
+        trainings: Method → its trainings.
+        groups: Method → its variance group.
+        same: As for :func:`first_of_same`: such methods count once in the mean variance of their group.
+    """
+    first = first_of_same(trainings, same or {})
+    distinct = {name: own for name, own in trainings.items() if first[name] == name}
     terms = {}
-    for name, own in trainings.items():
+    for name, own in distinct.items():
         terms[name] = OwnTerm(own.variance, own.freedom)
         if own.freedom < ENOUGH:
-            group = [other for key, other in trainings.items() if groups[key] == groups[name] and other.shares]
+            group = [other for key, other in distinct.items() if groups[key] == groups[name] and other.shares]
             freedom = np.array([other.freedom for other in group])
             of_a_run = np.array([other.runs * other.variance for other in group])
             least = (1 + CAUTION / own.freedom) * float(freedom @ of_a_run / freedom.sum()) / own.runs
             if own.variance < least:
                 effective = float((freedom @ of_a_run) ** 2 / (freedom @ of_a_run**2))
                 terms[name] = OwnTerm(least, effective, groups[name])
-    return terms
+    return {name: terms[first[name]] for name in trainings}
+
+
+def first_of_same(names: Iterable[str], same: Mapping[str, Hashable]) -> dict[str, str]:
+    """Return method → the first method that makes its predictions, itself where none does before it.
+
+    Args:
+        names: The methods.
+        same: Method → what it shares with the methods that make the same predictions in every run, with them alone; a
+            method that is not named makes its own.
+    """
+    first: dict[tuple[bool, Hashable], str] = {}
+    return {name: first.setdefault((name in same, same.get(name, name)), name) for name in names}
 
 
 def trainings_of_runs(values: Mapping[str, Sequence[float]]) -> dict[str, Trainings]:

@@ -24,8 +24,8 @@ pair of them is no hypothesis, and what a third differs from is one hypothesis, 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Literal
@@ -35,7 +35,15 @@ from scipy import special
 
 from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray, StrArray
-from dubio.statistics.trainings import Trainings, VarianceTerm, own_terms, pair_terms, trainings_of_runs
+from dubio.statistics.trainings import (
+    OwnTerm,
+    Trainings,
+    VarianceTerm,
+    first_of_same,
+    own_terms,
+    pair_terms,
+    trainings_of_runs,
+)
 
 ALPHA = 0.05
 
@@ -203,14 +211,14 @@ class Pairs:
         better: Which way is better.
         tests: The pairs of systems with a finite mean.
         question: What was asked.
-        identical: Pairs of systems that make the same predictions.
+        identical: System → what it shares with those that make the same predictions.
     """
 
     scores: Mapping[str, Runs]
     better: Direction
     tests: tuple[PairTest, ...]
     question: Question
-    identical: Collection[frozenset[str]] = ()
+    identical: Mapping[str, Hashable] = field(default_factory=dict)
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], PairTest]:
@@ -227,7 +235,8 @@ class Pairs:
 
     def same(self, first: str, second: str) -> bool:
         """Whether two systems make the same predictions."""
-        return frozenset((first, second)) in self.identical
+        same = first_of_same((first, second), self.identical)
+        return same[first] == same[second]
 
     def advantage(self, first: str, second: str) -> Estimate:
         """Return by how much the first is better than the second, with the variance of that in one term."""
@@ -276,7 +285,7 @@ def compare_methods(
     trainings: Mapping[str, Trainings] | None = None,
     variance_groups: Mapping[str, Hashable] | None = None,
     *,
-    same: Collection[frozenset[str]] = (),
+    same: Mapping[str, Hashable] | None = None,
     alpha: float = ALPHA,
 ) -> Pairs:
     """Test every pair of methods under one metric: their trainings are a sample, and so is the test set.
@@ -288,36 +297,45 @@ def compare_methods(
             is.
         trainings: Method → its trainings, of methods with several; by default every run is a training.
         variance_groups: Method → its variance group; by default every method is its own.
-        same: Pairs of methods whose predictions are the same in every run: their difference is 0 in any training, and
-            they count as one method in the correction and in the variances of groups.
+        same: As for :func:`~dubio.statistics.trainings.first_of_same`: the difference of two such methods is 0 in any
+            training, and they count as one method in the correction and in the variances of groups.
         alpha: Error rate of all pairs together.
     """
-    finite = _finite(scores)
-    first = _first_of_same(finite, same)
+    finite, same = _finite(scores), same or {}
     if trainings is None:
         trainings = trainings_of_runs({name: runs.values for name, runs in finite.items()})
-    repeated = {name: own for name, own in trainings.items() if first.get(name) == name}
-    variances = own_terms(repeated, variance_groups or {name: name for name in repeated})
-    terms = {}
-    for pair in combinations(finite, 2):
-        one, two = (first[name] for name in pair)
-        if one == two:
-            terms[pair] = [(0.0, math.inf)]
-            continue
-        over_trainings = pair_terms(one, two, repeated, variances) if {one, two} <= repeated.keys() else []
-        over_examples = [] if sample is None else _listed(sample.term(one, two))
-        complete = bool(over_trainings) and (sample is None or bool(over_examples))
-        terms[pair] = [*over_trainings, *over_examples] if complete else []
+    repeated = {name: own for name, own in trainings.items() if name in finite}
+    variances = own_terms(repeated, variance_groups or {name: name for name in repeated}, same)
+    first, copies = first_of_same(finite, same), dict[str, list[str]]()
+    for name, own in first.items():
+        copies.setdefault(own, []).append(name)
+    between = {
+        frozenset((one, two)): _between(copies[one], copies[two], repeated, variances, sample)
+        for one, two in combinations(copies, 2)
+    }
+    terms = {
+        pair: between.get(frozenset(first[name] for name in pair), [(0.0, math.inf)])
+        for pair in combinations(finite, 2)
+    }
     return _judged(scores, better, terms, "methods", alpha, same)
 
 
-def _first_of_same(names: Iterable[str], same: Collection[frozenset[str]]) -> dict[str, str]:
-    """Return method → the first of the methods that make its predictions, itself where none does before it."""
-    first: dict[str, str] = {}
-    for name in names:
-        first[name] = next((own for own in first if frozenset((own, name)) in same), name)
-        first[name] = first[first[name]]
-    return first
+def _between(
+    ones: Sequence[str],
+    others: Sequence[str],
+    trainings: Mapping[str, Trainings],
+    variances: Mapping[str, OwnTerm],
+    sample: Sample | None,
+) -> list[VarianceTerm]:
+    """Return the variance of the difference of two methods, either of which may have several names; empty if unknown.
+
+    Of several names those with the same trainings are taken, whose difference has a joint variance.
+    """
+    pairs = [(one, two) for one in ones for two in others if {one, two} <= trainings.keys()]
+    alike = [pair for pair in pairs if trainings[pair[0]].shares.keys() == trainings[pair[1]].shares.keys()]
+    over_trainings = pair_terms(*(alike or pairs)[0], trainings, variances) if pairs else []
+    over_examples = [] if sample is None else _listed(sample.term(ones[0], others[0]))
+    return [*over_trainings, *over_examples] if over_trainings and (sample is None or over_examples) else []
 
 
 def _finite(scores: Mapping[str, Runs]) -> dict[str, Runs]:
@@ -334,18 +352,18 @@ def _judged(
     terms: Mapping[tuple[str, str], Sequence[VarianceTerm]],
     question: Question,
     alpha: float,
-    same: Collection[frozenset[str]] = (),
+    same: Mapping[str, Hashable] | None = None,
 ) -> Pairs:
     differences = {pair: (scores[pair[0]].mean - scores[pair[1]].mean, own) for pair, own in terms.items()}
     tests = judge_differences(differences, better, same=same, alpha=alpha)
-    return Pairs(scores, better, tests, question, frozenset(same))
+    return Pairs(scores, better, tests, question, same or {})
 
 
 def judge_differences(
     differences: Mapping[tuple[str, str], Estimate],
     better: Direction,
     *,
-    same: Collection[frozenset[str]] = (),
+    same: Mapping[str, Hashable] | None = None,
     alpha: float = ALPHA,
 ) -> tuple[PairTest, ...]:
     """Test differences against zero, those with a known variance corrected together after Holm.
@@ -353,11 +371,11 @@ def judge_differences(
     Args:
         differences: Pair → its difference, first less second.
         better: Which way is better.
-        same: Pairs that are known not to differ: nothing is tested between them, and their differences to a third are
-            one hypothesis, which the correction counts once.
+        same: As for :func:`~dubio.statistics.trainings.first_of_same`: nothing is tested between such systems, and
+            their differences to a third are one hypothesis, which the correction counts once.
         alpha: Error rate of all together.
     """
-    first = _first_of_same(dict.fromkeys(name for pair in differences for name in pair), same)
+    first = first_of_same(dict.fromkeys(name for pair in differences for name in pair), same or {})
     hypotheses: dict[frozenset[str], dict[tuple[str, str], float]] = {}
     for pair, (value, terms) in differences.items():
         if terms and len(names := frozenset(first[name] for name in pair)) == 2:
