@@ -9,8 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import dubio
 from dubio.cli.compare import compare
 from dubio.core.errors import UserError
+from dubio.statistics.result_table import Columns
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
 app = typer.Typer()
@@ -122,6 +124,12 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
+    scores[:] = [*scores, *(score("C", "s-1", "shift", m, v) for m, v in (("x", 0.3), ("y", 0.2)))]
+    trained_on = {"A": "one", "B": "one", "C": "another"}
+    report.run.tasks = tuple(SimpleNamespace(key=key, training_data=data) for key, data in trained_on.items())
+    scored.learning = lambda task: {}
+    shared = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
+    assert (len(shared["datasets"]), shared["blocks"]) == (3, 2)
     named = run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--block-col", "source")
     assert "--block-col source: only columns of a file" in str(named.exception)
 
@@ -135,9 +143,7 @@ def test_data_sets_of_one_source_are_one_measurement(tmp_path):
         rows += [f"{source},{source}-{k},{m},brier,{level[m] + 0.01 * k:.4f}" for k in range(3) for m in "xyz"]
     path = tmp_path / "t.csv"
     path.write_text("\n".join(rows) + "\n")
-    apart, blocked = (
-        json.loads(run(path, *options, "--json").stdout) for options in ((), ("--block-col", "source"))
-    )
+    apart, blocked = (json.loads(run(path, *options, "--json").stdout) for options in ((), ("--block-col", "source")))
     assert (apart["blocks"], blocked["blocks"]) == (12, 4)
     assert blocked["critical_difference"] == pytest.approx(apart["critical_difference"] * np.sqrt(3))
     assert apart["friedman"]["p"] < blocked["friedman"]["p"]
@@ -165,11 +171,42 @@ def test_blocks_that_no_table_can_mean_are_refused(tmp_path, rows, message):
     assert message.format(path=path) in str(run(path, "--block-col", "source").exception)
 
 
+@pytest.mark.parametrize("kind", ["ood", "nonsense"])
+def test_a_table_has_no_kinds_of_test_splits(tmp_path, kind):
+    said = {"ood": "--kind ood: only a run has kinds", "nonsense": "unknown value of --kind 'nonsense'"}
+    assert said[kind] in str(run(table(tmp_path / "t.csv"), "--kind", kind).exception)
+
+
+def test_whole_numbers_that_pandas_has_as_floats_are_the_same_names():
+    """A missing cell turned the sources 1 and 2 of one frame into 1.0 and 2.0, which were further blocks."""
+    pandas = pytest.importorskip("pandas")
+    sources = {"X": 1, "Y": 1}, {"W": 1, "Z": None}, {"V": 2}
+    frames = [
+        pandas.DataFrame([(d, m, 0.1 * k, s) for d, s in own.items() for k, m in enumerate("ab")],
+                         columns=["dataset", "method", "brier", "source"])
+        for own in sources
+    ]  # fmt: skip
+    ranks = dubio.rank_methods(frames, columns=Columns(block="source"))
+    assert (len(ranks.comparison.datasets), ranks.comparison.friedman.datasets) == (5, 3)
+
+
+def test_the_same_mean_ranks_are_no_same_order(tmp_path):
+    """Methods that changed places between data sets under both metrics had "the same order on every dataset"."""
+    lines = ["dataset,method,brier,nll", "X,a,1,2", "X,b,2,1", "X,c,9,9", "Y,a,2,1", "Y,b,1,2", "Y,c,9,9"]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    text = run(path, "--metric", "brier", "--metric", "nll").stdout
+    assert "F = ∞, the methods have the same mean ranks on every dataset" in text
+
+
 @pytest.mark.parametrize("column", ["block", "seed"])
 def test_a_named_column_that_is_not_there_is_refused_whatever_its_name(tmp_path, column):
     message = str(run(table(tmp_path / "t.csv"), f"--{column}-col", column).exception)
     assert f"unknown column '{column}'" in message
     assert message.endswith(f"Name it with --{column}-col.")
+    path = tmp_path / "fold.csv"  # a column of another usual name is none that was named
+    path.write_text("dataset,method,brier,fold,source\nX,a,1,0,p\nY,a,2,0,q\n")
+    assert f"unknown column '{column}'" in str(run(path, f"--{column}-col", column).exception)
 
 
 def test_a_column_cannot_be_two(tmp_path):

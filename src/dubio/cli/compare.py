@@ -20,7 +20,7 @@ def compare(
     better: list[str] | None = None,
     round_to: Annotated[int | None, typer.Option("--round", min=0, max=30)] = None,
     alpha: float = 0.05,
-    kind: str = "id",
+    kind: str | None = None,
     dataset_col: str = "dataset",
     method_col: str = "method",
     metric_col: str = "metric",
@@ -42,7 +42,7 @@ def compare(
         better: METRIC=lower or METRIC=higher, for metrics dubio does not know.
         round_to: Decimals to round averages to before ranking, half to even.
         alpha: Level of the tests.
-        kind: With --store: the test splits, id, shift or ood.
+        kind: With --store: the test splits, id (if omitted), shift or ood.
         dataset_col: Column of the dataset.
         method_col: Column of the method.
         metric_col: Column of the metric.

@@ -95,9 +95,9 @@ class MethodRanks:
             yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
         f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
         if math.isinf(test.iman_davenport):  # its p of 0 is no probability: two datasets suffice for it
-            alone = test.datasets == len(comparison.datasets)
-            same = "order on every dataset" if alone else "mean ranks in every block"
-            f_test = f"Iman–Davenport F = ∞, the methods have the same {same}"
+            where = "on every dataset" if test.datasets == len(comparison.datasets) else "in every block"
+            same = "order" if where == "on every dataset" and len(comparison.metrics) == 1 else "mean ranks"
+            f_test = f"Iman–Davenport F = ∞, the methods have the same {same} {where}"
         yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; {f_test}"
         yield (
             f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
@@ -116,7 +116,7 @@ def rank_methods(
     better: Mapping[str, Direction] | None = None,
     digits: int | None = None,
     alpha: float = 0.05,
-    kind: Kind = "id",
+    kind: Kind | None = None,
     columns: Columns | None = None,
 ) -> MethodRanks:
     """Rank methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses.
@@ -133,7 +133,7 @@ def rank_methods(
         better: Metric → ``"lower"`` or ``"higher"``, for metrics that dubio does not know.
         digits: Decimals to round averages to before ranking, half to even; None for no rounding.
         alpha: Level of the tests.
-        kind: The test splits of a run: ``"id"``, ``"shift"`` or ``"ood"``.
+        kind: The test splits of a run: ``"id"`` (if omitted), ``"shift"`` or ``"ood"``; refused for a table.
         columns: Names of the columns of a table, refused for a run.
 
     Raises:
@@ -147,8 +147,12 @@ def rank_methods(
         raise UserError(f"{named}: only columns of a file or of a data frame have names to choose; given {which}.")
     refused: Mapping[str, str] = {}
     directions = dict(better or {})
-    if isinstance(results, Run):
+    if kind is not None:
         one_of("--kind", kind, RUN_METRIC)
+        if not isinstance(results, Run):
+            raise UserError(f"--kind {kind}: only a run has kinds of test splits; given a table.")
+    if isinstance(results, Run):
+        kind = kind or "id"
         metrics = metrics or (RUN_METRIC[kind],)
         table, refused, of_run = _run_table(results, kind, metrics)
         directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions

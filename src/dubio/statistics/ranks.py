@@ -79,25 +79,22 @@ class Ranks:
         Args:
             blocks: Dataset → the block that it belongs to; a dataset that is not named is a block of its own.
         """
-        owners = _owners(self.datasets, blocks)
-        names = tuple(name for _, name in dict.fromkeys(owners))
-        return Ranks(self.methods, names, _block_means(self.values, owners))
+        rows = _rows_by_owner(self.datasets, blocks)
+        means = np.array([self.values[own].mean(axis=0) for own in rows.values()])
+        names = tuple(name if len(own) > 1 else self.datasets[own[0]] for (_, name), own in rows.items())
+        return Ranks(self.methods, names, means)
 
 
 Owner = tuple[bool, str]
 """Whether a dataset is in a block with a name, and that name, or else its own, which a block may have too."""
 
 
-def _owners(datasets: Sequence[str], blocks: Mapping[str, str]) -> list[Owner]:
-    return [(name in blocks, blocks.get(name, name)) for name in datasets]
-
-
-def _block_means(values: FloatArray, owners: Sequence[Owner]) -> FloatArray:
-    """Return the mean of the rows of every block, blocks in order of appearance."""
+def _rows_by_owner(datasets: Sequence[str], blocks: Mapping[str, str]) -> dict[Owner, list[int]]:
+    """Return owner → the rows of its datasets, owners in order of appearance."""
     rows: dict[Owner, list[int]] = {}
-    for row, owner in enumerate(owners):
-        rows.setdefault(owner, []).append(row)
-    return np.array([values[own].mean(axis=0) for own in rows.values()])
+    for row, name in enumerate(datasets):
+        rows.setdefault((name in blocks, blocks.get(name, name)), []).append(row)
+    return rows
 
 
 def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
@@ -249,9 +246,11 @@ def signed_rank_tests(grid: Grid, blocks: Mapping[str, str] | None = None) -> tu
         grid: The values.
         blocks: As for :func:`compare`.
     """
-    owners, tests = _owners(grid.datasets, blocks or {}), []
+    rows, tests = _rows_by_owner(grid.datasets, blocks or {}), []
     for one, two in combinations(range(len(grid.methods)), 2):
-        gaps = _block_means(np.array([float(row[one] - row[two]) for row in grid.values]), owners)
+        # exact until here: a mean of zero that is rounded has a sign, and equal means have different ranks
+        exact = [row[one] - row[two] for row in grid.values]
+        gaps = np.array([float(sum(exact[row] for row in own) / len(own)) for own in rows.values()])
         p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
         tests.append(SignedRank(grid.methods[one], grid.methods[two], p, p))
     adjusted = holm([test.p for test in tests])

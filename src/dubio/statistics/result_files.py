@@ -46,6 +46,9 @@ EXAMPLES = (
 MISSING = ("", "-", "–", "—", "na", "n/a", "nan", "none")
 """Cells without a value, whatever their case."""
 
+LARGEST_WHOLE = 2.0**53
+"""Below it a float says which whole number it is."""
+
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%?\s*(?:(?:±|\+/-|\().*)?[*†‡]*")
 _COMMAND = re.compile(r"\\(?:textbf|mathbf|boldsymbol|bm|underline|emph|textit|text|mathrm)\s*\{([^{}]*)\}")
 _RULE = re.compile(r"\\(?:top|mid|bottom)rule|\\hline|\\c(?:mid)?(?:rule|line)(?:\([^)]*\))?\{[^}]*\}")
@@ -152,9 +155,15 @@ def _cells(source: Any) -> Cells:
 
 
 def _cell_text(value: Any) -> str:
-    """Return a value of a data frame as text; empty for None, NaN and pandas' NA, of which no comparison is true."""
-    missing = value is None or type(value).__name__ == "NAType" or value != value
-    return "" if missing else str(value)
+    """Return a value of a data frame as text; empty for None, NaN and pandas' NA, of which no comparison is true.
+
+    Whole numbers are written without decimals: where a cell is missing pandas has floats for them, and the names 1 and
+    1.0 are one name.
+    """
+    if value is None or type(value).__name__ == "NAType" or value != value:
+        return ""
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE
+    return str(int(value) if is_whole else value)
 
 
 def _raw(path: Path) -> bytes:
@@ -272,7 +281,7 @@ def _places(table: Cells, columns: Columns) -> dict[str, int]:
     folded = [re.sub(r"[\s-]+", "_", name.lower()) for name in table.header]
     for column, name in vars(columns).items():
         free = [index for index, own in enumerate(table.header) if own not in chosen.values()]
-        like = [index for index in free if folded[index] in SYNONYMS[column]] if name in (None, column) else []
+        like = [] if column in chosen else [index for index in free if folded[index] in SYNONYMS[column]]
         if name in table.header:
             places[column] = table.header.index(name)
         elif len(like) > 1:
