@@ -91,8 +91,14 @@ def test_verdicts_are_whole_in_a_terminal_of_eighty_columns(files, monkeypatch):
     table = printed.output.partition("In brackets")[0]
     assert table.count("significant") == 2
     assert "McNemar" in printed.output
-    none = run(files / "a.npz", f"twin={files / 'a.npz'}", "--replicates", 0, "--json")
-    assert json.loads(none.stdout)["pairs"] is None
+
+
+def test_pairs_are_tested_without_intervals_too(files):
+    """The command tested no pair where ``dubio.compare`` with the same arguments tests all."""
+    systems = f"one={files / 'a.npz'}", f"two={files / 'b.npz'}"
+    none, some = (run(*systems, "--metric", "brier", "--replicates", n, "--json").stdout for n in (0, 30))
+    assert json.loads(none)["pairs"]["metrics"] == json.loads(some)["pairs"]["metrics"]
+    assert json.loads(none)["systems"]["one"]["scores"]["brier"].get("low") is None
 
 
 def test_of_many_systems_only_pairs_with_the_best_are_printed(files):

@@ -213,7 +213,7 @@ def _spread(values: FloatArray, shares: list[float]) -> Spread:
     return Spread(float(repeats.mean()), std, tuple(float(value) for value in repeats))
 
 
-@metric("calibrated_nll", better="lower", needs={"labels", "probs"}, version=2, mean=True)
+@metric("calibrated_nll", better="lower", needs={"labels", "probs"}, version=2, mean=True, likelihood=True)
 def calibrated_nll(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Negative log-likelihood at temperatures fitted on the other half, repeated (P §3.5)."""
     return _contributions(p, "nll", repeats, seed)

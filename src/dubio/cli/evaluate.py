@@ -92,7 +92,6 @@ def evaluate(
         replicates=replicates,
         level=level,
         seed=seed,
-        test_pairs=replicates > 0,
         by=reading.by or (),
     )
     notes, written = list(compared.notes), {}
@@ -103,7 +102,7 @@ def evaluate(
         notes += _write_page(compared, report, [option for option, values in apart.items() if values])
         written = {"report": str(report)}
     documents = {name: own.as_dict() for name, own in compared.evaluations.items()}
-    pairs = compared.as_dict() if len(named) > 1 and replicates else None
+    pairs = compared.as_dict() if len(named) > 1 else None
     results = compared.require(require) if require else None
     if junit is not None and results is not None:
         write_file(junit, results.to_junit())

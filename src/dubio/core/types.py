@@ -299,6 +299,7 @@ class Metric:
         weighted: The values under several columns of weights; None for what depends on the order of rows or on a
             random split of them, and is computed again on the rows of every replicate.
         least_units: With fewer examples or groups (of detection, on the smaller side) systems are not compared by it.
+        likelihood: Whether a probability of zero makes it infinite, unless probabilities are raised to a floor.
     """
 
     name: str
@@ -313,6 +314,7 @@ class Metric:
     interval: Literal["percentile", "centred"] = "percentile"
     weighted: Callable[[Predictions, Weights], Values] | None = None
     least_units: int = 2
+    likelihood: bool = False
 
 
 def class_frequencies(labels: IntArray, classes: int) -> FloatArray:

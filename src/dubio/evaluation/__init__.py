@@ -193,7 +193,6 @@ def evaluate_systems(
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
-    test_pairs: bool = True,
     by: Sequence[str] = (),
 ) -> SystemComparison:
     """Score one or more systems on the same examples, and test every pair of them.
@@ -210,7 +209,6 @@ def evaluate_systems(
         replicates: Likewise.
         level: Likewise.
         seed: Likewise.
-        test_pairs: Whether pairs are tested.
         by: Columns of subgroups, each scored on its own.
 
     Raises:
@@ -229,7 +227,7 @@ def evaluate_systems(
         evaluations[name] = evaluate_predictions(own, replicates=replicates, level=level, seed=seed, **options)
     compared = SystemComparison(evaluations, {}, {}, level, tuple(remarks))
     _check_scored(compared)
-    return _with_tests(compared) if test_pairs and len(systems) > 1 else compared
+    return _with_tests(compared) if len(systems) > 1 else compared
 
 
 def _check_scored(compared: SystemComparison) -> None:

@@ -87,8 +87,8 @@ def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
 
 
 def is_floored(metric: Metric, floor: float | None) -> bool:
-    """Return whether a metric is computed with the floor: the likelihoods, ``nll`` and those named after it."""
-    return floor is not None and "nll" in metric.name
+    """Return whether a metric is computed with the floor: the likelihoods."""
+    return floor is not None and metric.likelihood
 
 
 def with_floor(predictions: Predictions, floor: float | None) -> Predictions:

@@ -96,6 +96,7 @@ class MetricFunction(Generic[P]):
     mean: bool = False
     rows: Callable[..., FloatArray] | None = None
     least_units: int = 2
+    likelihood: bool = False
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
@@ -132,6 +133,7 @@ class MetricFunction(Generic[P]):
             self.interval,
             compute if self._weighted or self.mean else None,
             self.least_units,
+            self.likelihood,
         )
 
     def factory(self) -> Callable[..., Metric]:
@@ -197,6 +199,7 @@ def metric(
     mean: bool = False,
     rows: Callable[..., FloatArray] | None = None,
     least_units: int = 2,
+    likelihood: bool = False,
 ) -> Callable[[Callable[P, Any]], MetricFunction[P]]:
     """Register a function ``(predictions, *, …) -> value`` as a metric; the first line of its docstring describes it.
 
@@ -213,12 +216,13 @@ def metric(
             metric and the spread of which gives its variance; systems are compared by them.
         least_units: With fewer examples or groups systems are not compared by it; see
             :class:`dubio.core.types.Metric`.
+        likelihood: Whether a probability of zero makes it infinite; ``dubio evaluate --floor`` acts on such metrics.
     """
 
     def decorate(function: Callable[P, Any]) -> MetricFunction[P]:
         declared = MetricFunction(
             function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean, rows,
-            least_units,
+            least_units, likelihood,
         )  # fmt: skip
         METRICS.register(name)(declared.factory())
         return declared

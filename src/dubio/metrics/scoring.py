@@ -42,7 +42,7 @@ def error(p: Predictions) -> FloatArray:
     return 1.0 - correct(p)
 
 
-@_proper_score("nll", why_not=OWN_TEMPERATURE)
+@_proper_score("nll", why_not=OWN_TEMPERATURE, likelihood=True)
 def nll(p: Predictions) -> FloatArray:
     """Negative log-likelihood, −mean log p̄_y in nats; +inf where a true class was given probability zero.
 
@@ -61,7 +61,7 @@ def nll_of_labels(yes: FloatArray, no: FloatArray, labels: IntArray) -> FloatArr
     return np.asarray(-np.where(labels.astype(bool), yes, no).sum(axis=1))
 
 
-@_proper_score("nll_per_label", targets={"multilabel"}, why_not=OWN_TEMPERATURE)
+@_proper_score("nll_per_label", targets={"multilabel"}, why_not=OWN_TEMPERATURE, likelihood=True)
 def nll_per_label(p: Predictions) -> FloatArray:
     """Multi-label negative log-likelihood divided by the number of labels."""
     return nll.per_example(p) / p.class_count
