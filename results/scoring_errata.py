@@ -43,7 +43,7 @@ MISTAKES = (
     Mistake("AUPR as 1 − AP (T)", "ood_aupr_as_published", "ood_aupr", True),
     Mistake("likelihood of renormalised rows, several labels (T)", "nll_as_published", "nll"),
     Mistake("AURC with a wrong step (P)", "aurc_as_published", "aurc"),
-    Mistake("accuracy of the 80 % retained, pooled over fractions (R)",
+    Mistake("accuracy of the 80 % retained, averaged over fractions (R)",
             "referral_accuracy_as_published(retained=0.8)", "referral_accuracy(retained=0.8)"),
     Mistake("AUC of the 80 % retained, pooled over fractions (R)",
             "referral_auc_as_published(retained=0.8)", "referral_auc(retained=0.8)", two_classes=True),

@@ -17,15 +17,17 @@ none may rank models. T is the study of text classification, P the study of ense
 ``tace_as_published``                P eq. 2: divided by the number of bins once more
 ``aurc_as_published``                P: every ⌊n/1000⌋-th coverage summed by trapezoids and divided by 1000, whatever
                                      the number of coverages; defined from 1000 rows, right only where n ≈ 1000 k
-``referral_…_as_published``          R: the retained fractions pooled, see below
+``referral_…_as_published``          R: a fraction counts the smaller ones too, see below
 ===================================  ==============================================================================
 
-R's metric objects were never reset between retained fractions, so the value at a fraction also counts the rows of every
-smaller one: with the fractions 0.5, 0.6, …, 1.0 in this order and c_j right of n_j = ⌊f_j N⌋ retained rows,
+R's metric objects were never reset between retained fractions, so the value at a fraction also counts every smaller
+one. Given all rows at once, the accuracy object of the TensorFlow that R's code installs (2.6; not of 2.13) averages
+the accuracies of its calls: with the fractions 0.5, 0.6, …, 1.0 in this order and c_j right of n_j = ⌊f_j N⌋ retained,
 
-    accuracy at f_i = Σ_{j ≤ i} c_j / Σ_{j ≤ i} n_j
+    accuracy at f_i = (1/i) Σ_{j ≤ i} c_j / n_j
 
-and the AUC is that of all those rows together, each as often as it was retained, by trapezoids over 200 thresholds.
+The AUC is that of all rows of those fractions together, each as often as it was retained, by trapezoids over 200
+thresholds.
 :mod:`dubio.metrics.referral_curve` computes each fraction on its own.
 """
 
@@ -71,7 +73,10 @@ _of_classes = partial(metric, why_not=WHY_NOT, needs={"labels"}, targets={"multi
 _of_ood = partial(metric, why_not=WHY_NOT, needs={"ood"}, better="higher")
 
 
-@metric("nll_as_published", better="lower", needs={"labels"}, targets={"multilabel"}, why_not=WHY_NOT, mean=True)
+@metric(
+    "nll_as_published", better="lower", needs={"labels"}, targets={"multilabel"}, why_not=WHY_NOT, mean=True,
+    likelihood=True,
+)  # fmt: skip
 def nll_as_published(p: Predictions) -> FloatArray:
     """Multi-label likelihood of renormalised rows, negatives ignored (T's code).
 
@@ -191,8 +196,8 @@ def mean_model_uncertainty_as_published(p: Predictions, *, kind: MethodKind = "d
     return model_uncertainty_as_published(p, kind=kind)
 
 
-def pooled_weights(predictions: Predictions, *, quantity: Quantity, retained: float, name: str) -> FloatArray:
-    """Return how often each labelled row was counted up to a fraction, ``[N]``; tied rows share alike.
+def retained_shares(predictions: Predictions, *, quantity: Quantity, retained: float, name: str) -> list[FloatArray]:
+    """Return which rows were retained at every fraction up to one, each ``[N]``; tied rows share alike.
 
     Raises:
         UserError: For a fraction that R did not use, or where no row is retained.
@@ -200,29 +205,29 @@ def pooled_weights(predictions: Predictions, *, quantity: Quantity, retained: fl
     if retained not in FRACTIONS:
         raise UserError(f"{name}: retained must be one of {', '.join(map(str, FRACTIONS))}; given {retained}.")
     ordering = ordered(uncertainty(predictions, quantity))
-    weights = np.zeros(len(predictions))
-    for fraction in FRACTIONS[: FRACTIONS.index(retained) + 1]:
-        number = int(len(predictions) * fraction)
-        weights += ordering.by_row(np.clip((number - ordering.starts) / ordering.sizes, 0.0, 1.0))
-    if weights.sum() == 0:
+    numbers = [int(len(predictions) * fraction) for fraction in FRACTIONS[: FRACTIONS.index(retained) + 1]]
+    if not any(numbers):
         raise UserError(f"{name} cannot be computed: of {len(predictions)} rows none is retained.")
-    return weights
+    shares = (np.clip((number - ordering.starts) / ordering.sizes, 0.0, 1.0) for number in numbers if number)
+    return [ordering.by_row(share) for share in shares]
 
 
-@_of_classes("referral_accuracy_as_published", better="higher")
+@_of_classes("referral_accuracy_as_published", better="higher", version=2)
 def referral_accuracy_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
-    """Accuracy of all rows retained at this or a smaller fraction, each as often as it was retained (R's code)."""
-    weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_accuracy_as_published")
-    return float(weights @ correct(p) / weights.sum())
+    """Mean of the accuracies of the rows retained at this and every smaller fraction (R's code)."""
+    shares = retained_shares(p, quantity=quantity, retained=retained, name="referral_accuracy_as_published")
+    right = correct(p)
+    return float(np.mean([share @ right / share.sum() for share in shares]))
 
 
 @_of_classes("referral_auc_as_published", better="higher")
 def referral_auc_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
-    """AUC of the same rows, by trapezoids over 200 thresholds (R's code); zero where a side is missing.
+    """AUC of the rows of all these fractions together, by trapezoids over 200 thresholds (R's code).
 
-    Of class 1; R has two classes. With more: of P(grade ≥ 2) where they are ordered, else the mean over classes.
+    Of class 1; R has two classes. With more: of P(grade ≥ 2) where they are ordered, else the mean over classes. Zero
+    where a side is missing.
     """
-    weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_auc_as_published")
+    weights = np.sum(retained_shares(p, quantity=quantity, retained=retained, name="referral_auc_as_published"), axis=0)
     count = p.class_count
     if p.target == "ordinal" and count > REFERABLE:
         return threshold_auc(p.probs[:, REFERABLE:].sum(axis=1), p.labels >= REFERABLE, weights)
