@@ -18,6 +18,9 @@ from dubio.statistics.verdicts import Estimate, Pairs, Verdict, judge_difference
 
 Outcome = Literal["supports", "contradicts", "undecided"]
 
+FEW = 4
+"""Where fewer than one of this number of comparisons decide, a claim is neither supported nor contradicted."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -73,8 +76,10 @@ class Claim:
             return "cannot be decided"
         if supporting and contradicting:
             return "mixed"
-        outcome = "supported" if supporting else "contradicted"
-        return outcome if undecided <= supporting + contradicting else f"{outcome} in part"
+        outcome, decided = "supported" if supporting else "contradicted", supporting + contradicting
+        if decided * FEW < len(self.evidence):
+            return "mostly undecided"
+        return outcome if undecided <= decided else f"{outcome} in part"
 
     @property
     def _counts(self) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dubio.reporting.claims import Claim, Evidence
@@ -54,6 +55,8 @@ def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
     assert Claim("", "", (one, open_)).outcome == "supported"
     assert Claim("", "", (one, open_, open_)).outcome == "supported in part"
     assert Claim("", "", (Evidence("contradicts", ""), open_, open_)).outcome == "contradicted in part"
+    assert Claim("", "", (one, *[open_] * 3)).outcome == "supported in part"
+    assert Claim("", "", (one, *[open_] * 4)).outcome == "mostly undecided"
 
 
 def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
@@ -66,6 +69,14 @@ def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
     found = claim(run_with([one, two], values), "BERT")
     assert found.outcome == "supported"
     assert "(TextCNN) against" in found.evidence[0].text
+    of_few = run_with([one, two], values)  # ten examples, on which a tenth of AUROC is chance
+    for name, mean in (("a", 0.80), ("a (bert)", 0.70)):
+        rows = np.where(np.arange(10) < 5, mean + 0.2, mean - 0.2)
+        of_few.scores._rows[name, "novel", "deterministic", AUROC] = (rows, 1)
+    assert claim(of_few, "BERT").outcome == "cannot be decided"
+    clinc = {("clinc" if name == "a" else "clinc (bert)", *key): own for (name, *key), own in values.items()}
+    tasks = [replace(one, name="clinc", key="clinc"), replace(two, name="clinc", key="clinc (bert)")]
+    assert claim(run_with(tasks, clinc), "BERT").outcome == "no data"
 
 
 def test_a_claim_is_corrected_for_its_own_comparisons_alone() -> None:
