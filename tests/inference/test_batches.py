@@ -86,6 +86,17 @@ def test_an_order_gives_the_same_batches_of_sorted_texts_in_every_epoch(lengths,
     assert {tuple(rows.tolist()) for rows in first} == {tuple(rows.tolist()) for rows in second} == expected
 
 
+def test_with_an_order_a_small_batch_joins_the_same_neighbour_every_time():
+    """The last, too small batch joined whatever batch was shuffled before it."""
+    rows = ArrayRows(np.arange(9.0, dtype=np.float32)[:, None])
+    epochs = [
+        training_rows(rows, 4, np.random.default_rng(seed), least=2, order=np.arange(9, dtype=np.int64))
+        for seed in range(6)
+    ]
+    assert {frozenset(map(tuple, epoch)) for epoch in epochs} == {frozenset({(0, 1, 2, 3), (4, 5, 6, 7, 8)})}
+    assert len({tuple(map(tuple, epoch)) for epoch in epochs}) == 2
+
+
 def test_a_shift_moves_pixels_and_a_flip_mirrors_them():
     image = torch.arange(9.0).reshape(1, 1, 3, 3)
     identity = ShiftFlip(pixels=1).apply(image, torch.tensor([[0.5, 0.5, 0.0]]))

@@ -79,19 +79,21 @@ def training_rows(
     """Return the rows of each batch of one epoch, every row once, in a random order.
 
     Texts are shuffled, cut into buckets of :data:`BUCKET_BATCHES` batches, sorted by length within a bucket, and the
-    batches shuffled again. With an order of the rows all texts are one bucket: the same order gives the same batches.
+    batches shuffled again. With an order of the rows all texts are one bucket, and the same order gives the same
+    batches, in another order each time.
 
     Args:
         encoded: The training examples.
         batch: Examples per batch; the last may be smaller.
         generator: Source of the order.
         least: Smallest batch; a smaller one joins its neighbour, because one example has no batch statistics.
-        order: All rows, in the order in which texts of one length share batches; None shuffles them.
+        order: All rows, in the order in which they are cut into batches, texts after sorting by length; None shuffles
+            them.
 
     Raises:
         UserError: When every batch is smaller.
     """
-    size = len(encoded)
+    fixed, size = order is not None, len(encoded)
     if order is None:
         order, size = generator.permutation(len(encoded)).astype(np.int64), batch * BUCKET_BATCHES
     if isinstance(encoded, TokenRows):
@@ -99,7 +101,10 @@ def training_rows(
         buckets = [order[i : i + size] for i in range(0, len(order), size)]
         order = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
     batches = [order[i : i + batch] for i in range(0, len(order), batch)]
-    return _announced(encoded, _joined([batches[i] for i in generator.permutation(len(batches))], least))
+    if fixed:  # a small batch has the same neighbour every time
+        batches = _joined(batches, least)
+    batches = [batches[i] for i in generator.permutation(len(batches))]
+    return _announced(encoded, batches if fixed else _joined(batches, least))
 
 
 def _joined(batches: list[Rows], least: int) -> list[Rows]:

@@ -303,7 +303,7 @@ class NearestNeighbours(FeatureScore):
     name: ClassVar[str] = "knn"
 
     def check_rows(self, rows: int) -> None:
-        """Refuse a neighbour that the user has chosen and that there is not."""
+        """Refuse a neighbour that there is not, other than the default one, for which the last one stands."""
         if self.k > rows and self.k != NearestNeighbours().k:
             raise UserError(f"knn: neighbour must be at most the number of training rows, {rows}; given {self.k}.")
 

@@ -166,8 +166,8 @@ class Training:
         schedule: How the learning rate changes.
         collect: Which weights the fit keeps.
         images: Random views of images.
-        fixed_batches: Erratum of the text paper's code: texts are sorted by length and cut into batches once; epochs
-            change the order of these batches alone.
+        fixed_batches: Erratum of the text paper's code: batches are cut once, of texts sorted by length; epochs change
+            the order of these batches alone.
         store_features: The layer whose features are stored with predictions: ``last`` (before the head) or the number
             of a stage, from 0; empty stores none.
     """

@@ -30,8 +30,8 @@ class Objective:
         augmentation: Random views of training examples, or None.
         class_weights: ``none``; ``train``: 1/(K p(k)) with p from the training split; ``batch``: the same from each
             mini-batch (retina paper, eq. 1), where an absent class has weight 0.
-        fixed_batches: Erratum of the text paper's code: texts are sorted by length and cut into batches once, and
-            epochs change the order of the batches alone.
+        fixed_batches: Erratum of the text paper's code: batches are cut once, of texts sorted by length, and epochs
+            change the order of the batches alone.
     """
 
     batch: Positive = 32
