@@ -15,6 +15,7 @@ from dubio.core.predictions import Predictions, join
 from dubio.core.specs import identity
 from dubio.core.types import FloatArray
 from dubio.reporting.manifest_view import MethodRun, TaskView, read_manifest
+from dubio.reporting.run_view import lineage_in
 from dubio.reporting.stored_run import open_run
 from dubio.store import Store
 from dubio.studies.text.as_published import in_tested_order
@@ -48,6 +49,11 @@ class Stored:
     def tested(self) -> tuple[str, ...]:
         """What was predicted: tasks that share their trainings share the ids of their runs, too."""
         return (self.run.id, *(split.fingerprint for split in self.task.splits))
+
+    @property
+    def first_trainings(self) -> tuple[str, ...]:
+        """The trainings that its fits continue, or the fits themselves: networks drawn in the same way share them."""
+        return tuple(lineage_in(self.store, fit)[-1] for fit in self.run.fits)
 
     def cached(self, purpose: Sequence[Any], compute: Callable[[], Sequence[Any]]) -> FloatArray:
         """Return numbers of these predictions, computed once per store, so that writing a page can be interrupted."""

@@ -25,8 +25,6 @@ from dubio.statistics.verdicts import (
     Replicates,
     Rows,
     Sample,
-    compare_methods,
-    compare_systems,
     judge_differences,
 )
 from dubio.statistics.verdicts import Runs as Values
@@ -87,8 +85,8 @@ STUDIES = (
         ("accuracy", "calibrated_nll", "ood_auroc"),
         ("deterministic", "mc-dropout", "mc-concrete-dropout", "deep-ensemble"),
         "T's code sorts the training texts by length and cuts them into batches once: a batch holds the same texts, of "
-        "one length, in every epoch and for every network, and only the order of the batches changes. T's paper does "
-        "not say so. As corrected, texts are shuffled in every epoch, and those of similar length share a batch.",
+        "nearly one length, in every epoch and for every network, and only the order of the batches changes. T's paper "
+        "does not say so. As corrected, texts are shuffled in every epoch, and those of similar length share a batch.",
     ),
     Study(
         "Softmax on labels (T), Reuters", "reuters", {"softmax on labels": "reuters-softmax-on-labels"},
@@ -161,21 +159,21 @@ SIDES = ("corrected", "mistaken")
 def compared(method: str, name: str, sides: Mapping[str, list[Stored]]) -> Change:
     """Return the change of one score, judged over trainings and test rows, or over rows for a single training.
 
-    A mistake in reading test sets leaves the trainings as they are: then every training has a difference of its own.
+    A mistake in reading test sets, or in what follows a training, leaves the trainings as they are: then every training
+    has a difference of its own. Otherwise both sides have as many runs, and each the variance of its own (Welch).
     """
     metric = metric_named(name)
     detection = "ood" in metric.needs
     predictions = {side: [_read(stored, detection) for stored in own] for side, own in sides.items()}
     values = {side: Values(tuple(metric.compute(p) for p in own)) for side, own in predictions.items()}
     sample = sample_of(name, predictions)
-    if min(runs.n for runs in values.values()) == 1:
-        (test,) = compare_systems(values, metric.better, sample).tests
-    elif all(first.run.fits == second.run.fits for first, second in zip(*sides.values(), strict=True)):
-        terms = [term for term in (_paired_term(*values.values()), sample.term(*SIDES)) if term is not None]
-        difference = values["corrected"].mean - values["mistaken"].mean
-        (test,) = judge_differences({SIDES: (difference, terms)}, metric.better)
-    else:
-        (test,) = compare_methods(values, metric.better, sample).tests
+    difference = values["corrected"].mean - values["mistaken"].mean
+    terms = [term for term in (sample.term(*SIDES),) if term is not None]
+    if min(runs.n for runs in values.values()) > 1:
+        paired = all(one.first_trainings == two.first_trainings for one, two in zip(*sides.values(), strict=True))
+        corrected, mistaken = (np.array(runs.values) for runs in values.values())
+        terms += [mean_term(corrected - mistaken)] if paired else [mean_term(corrected), mean_term(mistaken)]
+    (test,) = judge_differences({SIDES: (difference, terms)}, metric.better)
     sign = 1.0 if test.first == "mistaken" else -1.0
     low, high = sorted((sign * test.low, sign * test.high))
     oriented = PairTest("mistaken", "corrected", sign * test.difference, test.error, test.freedom, low, high,
@@ -183,10 +181,9 @@ def compared(method: str, name: str, sides: Mapping[str, list[Stored]]) -> Chang
     return Change(method, name, values["corrected"], values["mistaken"], oriented)
 
 
-def _paired_term(first: Values, second: Values) -> VarianceTerm:
-    """Return the variance of the mean difference of the same trainings, and its degrees of freedom."""
-    differences = np.subtract(first.values, second.values)
-    return float(differences.var(ddof=1)) / len(differences), len(differences) - 1.0
+def mean_term(values: FloatArray) -> VarianceTerm:
+    """Return the variance of the mean of values, and its degrees of freedom."""
+    return float(values.var(ddof=1)) / len(values), len(values) - 1.0
 
 
 def sample_of(name: str, sides: Mapping[str, list[Predictions]]) -> Sample:

@@ -19,14 +19,16 @@ from results.errata import (
 )
 from results.pages import ROOT
 from results.scoring_errata import MISTAKES
+from results.stored import Stored
 from results.tables import interval_text
-from results.training_errata import STUDIES, compared, rows_within, sample_of, training_changes
+from results.training_errata import STUDIES, compared, mean_term, rows_within, sample_of, training_changes
 from scipy import stats
 
 from dubio.core.predictions import Predictions
 from dubio.metrics.metric import metric_named
 from dubio.runner.benchmark_file import load_benchmark
 from dubio.statistics.ranks import kendall_tau
+from dubio.statistics.verdicts import judge_differences
 
 
 def stored(accuracy, seed, rows=400):
@@ -35,9 +37,9 @@ def stored(accuracy, seed, rows=400):
     wrong = np.random.default_rng(seed).permutation(rows) >= round(accuracy * rows)
     logits = np.where(np.eye(2, dtype=bool)[labels ^ wrong], 1.0, 0.0)[None].astype(np.float32)
     own = Predictions(logits, labels)
-    run = SimpleNamespace(id=f"{accuracy}-{seed}", fits=(f"fit-{accuracy}-{seed}",))
+    run, first = SimpleNamespace(id=f"{accuracy}-{seed}"), (f"fit-{accuracy}-{seed}",)
     tested = (run.id, "the test set")
-    return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, tested=tested)
+    return SimpleNamespace(in_domain=lambda: own, with_ood=lambda: None, run=run, tested=tested, first_trainings=first)
 
 
 def test_one_training_is_judged_over_test_rows_as_a_paired_test_is():
@@ -88,10 +90,34 @@ def test_a_mistake_at_prediction_is_judged_on_the_differences_of_the_same_traini
     corrected, mistaken = ([stored(value - loss, i) for i, value in enumerate(accuracies)] for loss in (0.0, 0.05))
     apart = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
     for first, second in zip(corrected, mistaken, strict=True):
-        second.run.fits = first.run.fits
+        second.first_trainings = first.first_trainings
     paired = compared("one", "accuracy", {"corrected": corrected, "mistaken": mistaken})
     assert paired.test.difference == apart.test.difference == pytest.approx(-0.05)
     assert paired.test.high - paired.test.low < apart.test.high - apart.test.low
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+@pytest.mark.parametrize("runs", [2, 3, 9])
+def test_intervals_over_trainings_hold_at_their_level(runs, spread):
+    """Three runs a side had intervals of 99.5 %: each side's variance was multiplied by 2.5."""
+    generator = np.random.default_rng((runs, round(spread)))
+    covered, draws = 0, 2000
+    for _ in range(draws):
+        sides = generator.normal(0, 1, runs), generator.normal(0, spread, runs)
+        terms = [mean_term(values) for values in sides]
+        test = judge_differences({("one", "two"): (sides[0].mean() - sides[1].mean(), terms)}, "higher")[0]
+        covered += test.low <= 0 <= test.high
+    error = np.sqrt(0.05 * 0.95 / draws)
+    assert covered / draws + 2 * error >= 0.94
+    assert covered / draws <= 0.995 if runs == 2 else covered / draws <= 0.985
+
+
+def test_a_fit_is_traced_to_the_training_that_it_continues():
+    """Laplace approximations of the same networks were compared as if their networks were others."""
+    specs = {"laplace": {"start": "tail"}, "tail": {"start": "network"}, "network": {"start": None}}
+    store = SimpleNamespace(spec=lambda kind, fit: specs[fit])
+    run = SimpleNamespace(fits=("laplace", "network"))
+    assert Stored(store, None, run).first_trainings == ("network", "network")
 
 
 def some_rows(p: Predictions, rows) -> Predictions:

@@ -34,6 +34,19 @@ EXAMPLES = 60
 """Largest number of examples of a test set on the page, unless another one is given."""
 
 
+def lineage_in(source: Source, fit: str) -> tuple[str, ...]:
+    """Return a fit and the fits that it continues, the first training last; itself where that cannot be read."""
+    fits: list[str] = []
+    start: Any = fit
+    while isinstance(start, str) and start not in fits:
+        fits.append(start)
+        try:
+            start = source.spec("fits", start).get("start")
+        except DubioError:
+            break
+    return tuple(fits)
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of one method on one task, for one run of it; cells hold a value for every run.
@@ -221,17 +234,7 @@ class RunView:
 
     def lineage(self, fit: str) -> tuple[str, ...]:
         """Return a fit and the fits that it continues, the first training last; itself where that cannot be read."""
-        fits, start = [fit], self._start(fit)
-        while start is not None and start not in fits:
-            fits.append(start)
-            start = self._start(start)
-        return tuple(fits)
-
-    def _start(self, fit: str) -> str | None:
-        with contextlib.suppress(DubioError):
-            start = self.source.spec("fits", fit).get("start")
-            return start if isinstance(start, str) else None
-        return None
+        return lineage_in(self.source, fit)
 
     @property
     def _runs(self) -> dict[tuple[str, str], tuple[MethodRun, ...]]:
