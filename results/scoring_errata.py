@@ -8,46 +8,69 @@ are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray
 from dubio.metrics.metric import metric_named
-from dubio.metrics.requirements import why_not_applicable
+from dubio.reporting.manifest_view import SplitView
+from dubio.statistics.bootstrap import percentile_interval
 from dubio.statistics.ranks import kendall_tau
 from results.stored import Runs, Stored
 
-REPLICATES = 100
+REPLICATES = 500
+"""Resampled test sets of an interval."""
+
 SPLITS = 20
 """Unseeded calibration splits of every method."""
+
+DOMAINS = ("amazon-books", "amazon-dvd", "amazon-electronics", "amazon-kitchen")
+"""Tasks whose in-domain test set is told from each of their shifted ones."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A published definition and the correct one; some are of the rows of two test sets, or of two classes alone."""
+    """A published definition and the correct one, and the tasks on which they are compared.
+
+    Attributes:
+        title: What the page calls it.
+        published: The mistaken metric.
+        correct: The correct one.
+        tasks: Tasks as corrected, whose stored predictions are scored by both.
+        detection: Whether rows of two test sets are told apart.
+    """
 
     title: str
     published: str
     correct: str
+    tasks: tuple[str, ...]
     detection: bool = False
-    two_classes: bool = False
 
+
+NOVEL = ("clinc", "reuters-novelty", "20news-novelty")
+
+INDEX = Mistake(
+    "AUROC with the in-domain rows taken by `~index` (T)", "ood_auroc_as_published", "ood_auroc", NOVEL, detection=True
+)
 
 MISTAKES = (
-    Mistake("AUROC with the in-domain rows taken by `~index` (T)", "ood_auroc_as_published", "ood_auroc", True),
-    Mistake("AUPR as 1 − AP (T)", "ood_aupr_as_published", "ood_aupr", True),
-    Mistake("likelihood of renormalised rows, several labels (T)", "nll_as_published", "nll"),
-    Mistake("AURC with a wrong step (P)", "aurc_as_published", "aurc"),
+    INDEX,
+    Mistake("AUPR as 1 − AP, with in-domain rows by `~index`, as many as OOD ones (T)",
+            "ood_aupr_as_published", "ood_aupr", NOVEL, detection=True),
+    Mistake("likelihood of renormalised rows, several labels (T)", "nll_as_published", "nll", ("reuters-novelty",)),
+    Mistake("AURC with a wrong step (P)", "aurc_as_published", "aurc", ("clinc", "cifar10")),
     Mistake("accuracy of the 80 % retained, averaged over fractions (R)",
-            "referral_accuracy_as_published(retained=0.8)", "referral_accuracy(retained=0.8)"),
-    Mistake("AUC of the 80 % retained, pooled over fractions (R)",
-            "referral_auc_as_published(retained=0.8)", "referral_auc(retained=0.8)", two_classes=True),
+            "referral_accuracy_as_published(retained=0.8)", "referral_accuracy(retained=0.8)",
+            ("clinc", "retina", "cifar10")),
+    Mistake("AUC of the 80 % retained, of the rows of several fractions (R)",
+            "referral_auc_as_published(retained=0.8)", "referral_auc(retained=0.8)", ("retina",)),
 )  # fmt: skip
+
+SCORED = ("clinc", "reuters-novelty", "20news-novelty", "retina", "cifar10")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,17 +96,22 @@ class Effect:
     def change(self) -> tuple[float, float, float]:
         """Mean change over methods, published less correct, and its 95 % interval."""
         changes = (self.published - self.correct).mean(axis=1)
-        return (float(changes[0]), *_interval(changes[1:]))
+        return _with_interval(float(changes[0]), changes[1:])
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The mean over methods under the published and under the correct definition."""
+        return float(self.published[0].mean()), float(self.correct[0].mean())
 
     @property
     def agreement(self) -> tuple[float, float, float] | None:
-        """Kendall's τ of the two orders and its 95 % interval; None where all methods are tied."""
+        """Kendall's τ_b of the two orders and its 95 % interval; None where all methods are tied."""
         published = self._losses(self.mistake.published, self.published)
         correct = self._losses(self.mistake.correct, self.correct)
         taus = [kendall_tau(*pair) for pair in zip(published, correct, strict=True)]
         if len(self.methods) < 2 or taus[0] is None:
             return None
-        return (taus[0], *_interval(np.array([tau for tau in taus[1:] if tau is not None])))
+        return _with_interval(taus[0], [tau for tau in taus[1:] if tau is not None])
 
     @property
     def leaders(self) -> tuple[str, str]:
@@ -96,23 +124,46 @@ class Effect:
         return values if metric_named(metric).better == "lower" else -values
 
 
-def scoring_effects(runs: Runs, task: str, *, replicates: int = REPLICATES, seed: int = 0) -> list[Effect]:
-    """Return the effects of the mistakes that apply to a task, on the first training of every method."""
+def scoring_effect(runs: Runs, task: str, mistake: Mistake) -> Effect | None:
+    """Return the effect of a mistake on a task, on the first training of every method; None if nothing was run."""
+    read = Stored.with_ood if mistake.detection else Stored.in_domain
+    return _effect(mistake, task, first_trainings(runs, task), read)
+
+
+def domain_effects(runs: Runs, task: str) -> list[Effect]:
+    """Return the effect of :data:`INDEX` on detecting each shifted test set of a task."""
     first = first_trainings(runs, task)
-    effects = []
-    for mistake in MISTAKES:
-        columns: dict[str, tuple[FloatArray, FloatArray]] = {}
-        for method, stored in first.items():
-            values = stored.cached(
-                [mistake.published, mistake.correct, replicates, seed],
-                partial(_values, stored, mistake, replicates=replicates, seed=seed),
-            )
-            if len(values):
-                columns[method] = values[0], values[1]
-        if columns:
-            published, correct = (np.stack([pair[side] for pair in columns.values()], axis=1) for side in (0, 1))
-            effects.append(Effect(mistake, task, tuple(columns), published, correct))
-    return effects
+    splits = next(iter(first.values())).task.of_kind("shift") if first else ()
+    effects = (
+        _effect(INDEX, f"{task.partition('-')[2]} → {split.name}", first, partial(_beside, split), [split.name])
+        for split in splits
+    )
+    return [effect for effect in effects if effect is not None]
+
+
+def _beside(split: SplitView, stored: Stored) -> Predictions:
+    return stored.beside(split)
+
+
+def _effect(
+    mistake: Mistake,
+    title: str,
+    first: Mapping[str, Stored],
+    read: Callable[[Stored], Predictions | None],
+    purpose: Sequence[str] = (),
+) -> Effect | None:
+    """Return the effect of a mistake on the predictions that are read of each method."""
+    columns: dict[str, tuple[FloatArray, FloatArray]] = {}
+    for method, stored in first.items():
+        values = stored.cached(
+            [mistake.published, mistake.correct, REPLICATES, *purpose], partial(_values, stored, mistake, read)
+        )
+        if len(values):
+            columns[method] = values[0], values[1]
+    if not columns:
+        return None
+    published, correct = (np.stack([pair[side] for pair in columns.values()], axis=1) for side in (0, 1))
+    return Effect(mistake, title, tuple(columns), published, correct)
 
 
 def first_trainings(runs: Runs, task: str) -> dict[str, Stored]:
@@ -121,19 +172,19 @@ def first_trainings(runs: Runs, task: str) -> dict[str, Stored]:
     return {method: own[min(own, key=lambda key: (key[0], key[1] or 0))] for method, own in every.items()}
 
 
-def _values(stored: Stored, mistake: Mistake, *, replicates: int, seed: int) -> Sequence[FloatArray]:
-    """Return both rows of values, none where the mistake does not apply."""
-    predictions = stored.with_ood() if mistake.detection else stored.in_domain()
-    if predictions is None or not _applies(mistake, predictions):
-        return ()
-    return resampled_values(predictions, mistake, replicates=replicates, seed=seed)
+def _values(
+    stored: Stored, mistake: Mistake, read: Callable[[Stored], Predictions | None]
+) -> Sequence[FloatArray]:
+    """Return both rows of values, none where there is nothing to tell apart."""
+    predictions = read(stored)
+    return () if predictions is None else resampled_values(predictions, mistake, replicates=REPLICATES)
 
 
 def resampled_values(
-    predictions: Predictions, mistake: Mistake, *, replicates: int, seed: int
+    predictions: Predictions, mistake: Mistake, *, replicates: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the values of both definitions on the test set and on its replicates, ``[1 + replicates]`` each."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     metrics = metric_named(mistake.published), metric_named(mistake.correct)
     values: tuple[list[float], list[float]] = ([], [])
     for rows in (np.arange(len(predictions)), *(resampled_rows(predictions, generator) for _ in range(replicates))):
@@ -175,7 +226,7 @@ class SplitEffect:
     def agreement(self) -> tuple[float, float, float]:
         """Mean of Kendall's τ with the order on the seeded split, and the range that holds 95 % of the splits."""
         taus = np.array([kendall_tau(column, self.seeded) for column in self.unseeded.T], dtype=np.float64)
-        return (float(taus.mean()), *_interval(taus))
+        return _with_interval(float(taus.mean()), taus)
 
     @property
     def other_leader(self) -> float:
@@ -183,15 +234,15 @@ class SplitEffect:
         return float(np.mean(self.unseeded.argmin(axis=0) != self.seeded.argmin()))
 
 
-def split_effect(runs: Runs, task: str, *, splits: int = SPLITS, seed: int = 0) -> SplitEffect | None:
+def split_effect(runs: Runs, task: str) -> SplitEffect | None:
     """Return the effect of splitting for every method anew; None for fewer than two methods."""
     first = first_trainings(runs, task)
     if len(first) < 2:
         return None
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     scored, unseeded, seeded = [], [], []
     for method, stored in first.items():
-        seeds = generator.integers(1, 2**31 - 1, splits).tolist()
+        seeds = generator.integers(1, 2**31 - 1, SPLITS).tolist()
         values = stored.cached(["calibrated_nll", seeds], partial(_calibrated, stored, [0, *seeds]))
         if len(values):
             scored.append(method)
@@ -205,26 +256,6 @@ def _calibrated(stored: Stored, seeds: Sequence[int]) -> list[float]:
     return [metric_named(f"calibrated_nll(seed={seed})").compute(predictions) for seed in seeds]
 
 
-def _applies(mistake: Mistake, predictions: Predictions) -> bool:
-    published = metric_named(mistake.published)
-    if mistake.two_classes and predictions.class_count > 2:
-        return False
-    if any(why_not_applicable(metric_named(name), predictions) for name in (mistake.published, mistake.correct)):
-        return False
-    try:
-        published.compute(predictions)
-    except UserError:  # too few rows for that definition
-        return False
-    return True
-
-
-def _interval(values: FloatArray | Sequence[float]) -> tuple[float, float]:
-    if not len(values):
-        return float("nan"), float("nan")
-    low, high = np.quantile(values, (0.025, 0.975))
-    return float(low), float(high)
-
-
-def effects_by_task(runs: Runs, tasks: Sequence[str]) -> Mapping[str, list[Effect]]:
-    """Return the effects of every task that has runs."""
-    return {task: scoring_effects(runs, task) for task in tasks if first_trainings(runs, task)}
+def _with_interval(value: float, draws: FloatArray | Sequence[float]) -> tuple[float, float, float]:
+    interval = percentile_interval(value, np.asarray(draws, dtype=np.float64))
+    return value, interval.low, interval.high

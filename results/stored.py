@@ -14,7 +14,7 @@ from dubio.core.files import write_file
 from dubio.core.predictions import Predictions, join
 from dubio.core.specs import identity
 from dubio.core.types import FloatArray
-from dubio.reporting.manifest_view import MethodRun, TaskView, read_manifest
+from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView, read_manifest
 from dubio.reporting.run_view import lineage_in
 from dubio.reporting.stored_run import open_run
 from dubio.store import Store
@@ -40,8 +40,10 @@ class Stored:
     def with_ood(self) -> Predictions | None:
         """Return those of the in-domain and the OOD test set in their common order; None without the latter."""
         splits = self.task.of_kind("ood")
-        if not splits:
-            return None
+        return self.beside(*splits) if splits else None
+
+    def beside(self, *splits: SplitView) -> Predictions:
+        """Return those of the in-domain test set and of other splits, as OOD rows, in their common order."""
         outside = join([pooled(self.task.read(self.store, self.run, split)) for split in splits])
         return in_tested_order(self.in_domain(), outside)
 
@@ -74,7 +76,7 @@ Runs = Mapping[tuple[str, str], Mapping[tuple[int, int | None], Stored]]
 
 
 def read_runs(path: Path, *, computes: bool = True) -> Runs:
-    """Return what the manifests of a store name, each prediction once; nothing where there is no store."""
+    """Return what the manifests of a store name, without baselines, each prediction once; nothing without a store."""
     collected: dict[tuple[str, str], dict[tuple[int, int | None], Stored]] = {}
     if not (path / "store.json").exists():
         return collected
@@ -82,7 +84,8 @@ def read_runs(path: Path, *, computes: bool = True) -> Runs:
     for file in sorted((path / "runs").glob("*.json")):
         view = read_manifest(open_run(file.stem, store=path).manifest)
         tasks = {task.key: task for task in view.tasks}
-        for own in view.runs:
+        baselines = {method.name for method in view.methods if method.baseline}
+        for own in (run for run in view.runs if run.method not in baselines):
             key = own.task, own.method
             stored = Stored(store, tasks[own.task], own, computes)
             collected.setdefault(key, {}).setdefault((own.seed, own.member), stored)

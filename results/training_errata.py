@@ -44,6 +44,7 @@ class Study:
         metrics: The headline numbers.
         methods: The methods that the mistakes can touch.
         note: What the reader should know of them.
+        beside: A method whose scores on the base help to read them, if any.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Study:
     metrics: tuple[str, ...]
     methods: tuple[str, ...]
     note: str = ""
+    beside: str = ""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ STUDIES = (
         "trained on. Test texts stay in the order of TensorFlow Datasets, which is random, and are filled up to the "
         "longest of their batch; one random order stands for it here. *Unmasked padding*: it counts like a word whose "
         "vector is zero. *No unknown token*: it has the vector of unknown words, as in T's code. Both act at "
-        "prediction alone, so that their rows compare the same trainings, which leaves less to chance. Words of one "
+        "prediction alone, so that their rows compare the same trainings and have narrower intervals. Words of one "
         "character (*i*, *a*, *5*) and punctuation are dropped, and so are requests of fewer than five words of two or "
         "more characters, from all splits: without them there are 3,931 requests and 938 out of scope to test on, "
         "instead of 4,500 and 1,000. Fixed batches have a section of their own. Not repeated: the last, incomplete "
@@ -108,14 +110,17 @@ STUDIES = (
         ("accuracy", "calibrated_nll"), ("laplace",),
         "The corrected base has P's prior, which is the weight decay, and P's damping, which splits the prior between "
         "both Kronecker factors. dubio adds it to their product by default, which is exact: the last row shows what "
-        "that changes. The scale of the draws is chosen by NLL on validation for each row.",
+        "that changes. The scale of the draws is chosen by NLL on validation for each row. All rows draw around the "
+        "same networks. Where the corrected base is worse than these without draws, as below the table, a mistake "
+        "that changes the draws can improve the score.", "deterministic",
     ),
     Study(
         "Cyclical sampling (P), CIFAR-10", "cifar10", {"noise by batches": "cifar10-noise-by-batches"},
         ("accuracy", "calibrated_nll"), ("csgld",),
-        "The temperature of P's code is n/batches², 1.0 here, that of the method's authors 1/n, 2.5e-4 "
-        "([what it does](../sgmcmc.md#the-temperature)). Trainings are those of the preset `small` of the "
-        "[ensembling study](ensembles.md).",
+        "The temperature of P's code is n/batches², 1.0 here and 0.08 with P's 50,000 images, that of the method's "
+        "authors 1/n, 2.5e-4 here ([what it does](../sgmcmc.md#the-temperature)). At 1.0 the samples are of the "
+        "posterior, at 1/n of a much colder one: the change is what warm samples cost here, not what P's code cost P. "
+        "Trainings are those of the preset `small` of the [ensembling study](ensembles.md).",
     ),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from dubio.reporting.section import Block, Cards, Headline, Text
 from dubio.reporting.sections.findings import how_to_read, task_findings
 from dubio.reporting.stored_run import Run, open_run
 from dubio.reporting.tables import Table
-from dubio.reporting.wording import counted
+from dubio.reporting.wording import counted, listed
 from results.pages import ROOT, Across, Page, Study
 from results.tables import markdown_table, score_table, severity_table
 
@@ -40,11 +40,14 @@ MOST_EVIDENCE = 3
 """Pieces of evidence for a claim that a page shows whatever they say; of more, those alone that decide something."""
 
 DIGITS = (
-    "The same command gives the same digits on the same machine with the same versions. Another processor adds numbers "
-    "in another order, and the differences in rounding grow over many epochs. With AVX2 instead of AVX-512 "
-    "instructions, three trainings of TextCNN on CLINC differ by at most 0.0011 in accuracy, 0.0006 in calibrated NLL "
-    "and 0.0005 in AUROC; over seeds their standard deviations are 0.002, 0.006 and 0.005. Other networks were not "
-    "compared."
+    "The same commit gives the same digits on the same machine with the same versions of its packages. Another "
+    "processor adds numbers in another order, and the differences in rounding grow over many epochs"
+)
+
+CLINC_DIGITS = (
+    ". With AVX2 instead of AVX-512 instructions, three trainings of TextCNN on CLINC differ by at most 0.0011 in "
+    "accuracy, 0.0006 in calibrated NLL and 0.0005 in AUROC; over seeds their standard deviations are 0.002, 0.006 and "
+    "0.005. Other networks were not compared."
 )
 """Measured with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and ONEDNN_MAX_CPU_ISA=AVX2."""
 
@@ -80,7 +83,8 @@ def sections_of(text: str) -> dict[str, list[str]]:
 def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]) -> Iterator[str]:
     sections = dict(_sections(page, runs, earlier))
     yield f"# {page.title}"
-    yield from ("", MARK.format(name=page.name), "", DIGITS)
+    digits = CLINC_DIGITS if page.name == "text" else " ([measured for TextCNN](text.md))."
+    yield from ("", MARK.format(name=page.name), "", f"{DIGITS}{digits}")
     yield from ("", page.scope) if page.scope else ()
     yield from summary_lines(sections)
     yield from reading_lines(runs.values())
@@ -142,7 +146,7 @@ def across_lines(across: Across, runs: Mapping[str, Run], folder: Path) -> Itera
     run = open_run(*(own.name for own in runs.values()), store=next(iter(runs.values())).store)
     seeds = {heading: counted(len(own.built.run.manifest.seeds), "seed") for heading, own in runs.items()}
     studies = "; ".join(f"{heading} ({count})" for heading, count in seeds.items())
-    yield from ("", f"{version_sentence()} Of: {studies}.")
+    yield from ("", f"{version_sentence()} The sections together: {studies}.")
     yield from section_lines(run, None, across)
     yield from figure_lines(across.figures, run, folder)
 
@@ -177,8 +181,18 @@ def study_lines(study: Study, run: Run) -> Iterator[str]:
         yield severity_table(run.results, task) if task.many_corruptions else score_table(own)
         yield ""
         yield from (f"- {sentence}" for sentence in task_findings(view, task))
+        yield from ("", tested_sentence(task))
         yield from section_lines(run, task, study)
     yield from section_lines(run, None, study)
+
+
+def tested_sentence(task: TaskView) -> str:
+    """Return the numbers of examples to train on and to test on; the severities of a corruption are one test set."""
+    sizes = {split.name: split.examples for split in task.splits}
+    trained = " and ".join(f"{split.examples:,}" for split in task.of_kind("train"))
+    others = [f"“{own.title}” {sizes[own.splits[0]]:,}" for own in task.test_sets]
+    further = f"; of {listed(others)}" if others else ""
+    return f"Examples: {trained} to train on, {task.in_domain.examples:,} to test on in-domain{further}."
 
 
 def few_colours(image: bytes) -> bytes:
@@ -231,7 +245,7 @@ def blocks_lines(blocks: Iterable[Block]) -> Iterator[str]:
             yield from (*heading, *lines)
             heading = []
     if further:
-        yield from ("", f"Further tables are in the report of the run: {'; '.join(further)}.")
+        yield from ("", f"The report that the command writes has further tables: {'; '.join(further)}.")
 
 
 def block_lines(block: Block) -> Iterator[str]:
@@ -269,10 +283,9 @@ def cost_sentence(study: Study, view: RunView) -> str:
     seeds = ", ".join(map(str, view.manifest.seeds))
     seconds = sum(float(view.records[fit].get("seconds", 0.0)) for fit in trainings if fit in view.records)
     made_of = f" ({study.made_of})" if study.made_of else ""
-    counted = f"{study.trainings} trainings{made_of}"
     minutes = f"{seconds / 60:.0f} {plural('minute', round(seconds / 60))}"
-    alone = "every training counted as if it were alone"  # features of frozen layers are computed once per process
-    return f"Seeds {seeds}; {counted} whose weights predict, {minutes} of one core in all, {alone}."
+    alone = "each counted as if it were alone"  # features of frozen layers are computed once per process
+    return f"Seeds {seeds}; {study.trainings} trainings{made_of}, {minutes} of one core in all, {alone}."
 
 
 def trainings_of(view: RunView) -> set[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from results.scoring_errata import MISTAKES, Effect, resampled_rows, resampled_values
+from results.errata import domain_sentence
+from results.scoring_errata import MISTAKES, SCORED, Effect, domain_effects, resampled_rows, resampled_values
+from results.stored import Stored
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from dubio.core.predictions import Predictions
@@ -28,13 +32,56 @@ def test_the_first_values_are_those_of_the_test_set(last):
     n, flagged = len(p), np.flatnonzero(p.ood)
     mirrored = np.concatenate([n - 1 - flagged, flagged])
     flag = np.arange(2 * len(flagged)) >= len(flagged)
-    published, correct = resampled_values(p, MISTAKES[0], replicates=3, seed=0)
+    published, correct = resampled_values(p, MISTAKES[0], replicates=3)
     assert correct[0] == pytest.approx(roc_auc_score(p.ood, doubts(p)))
     assert published[0] == pytest.approx(roc_auc_score(flag, doubts(p)[mirrored]))
-    published, correct = resampled_values(p, MISTAKES[1], replicates=3, seed=0)
+    published, correct = resampled_values(p, MISTAKES[1], replicates=3)
     assert correct[0] == pytest.approx(average_precision_score(p.ood, doubts(p)))
     assert published[0] == pytest.approx(1.0 - average_precision_score(flag, -doubts(p)[mirrored]))
     assert len(published) == 4
+
+
+def made_of(split: str, score: float):
+    """A stored method whose in-domain rows are ``ids/1`` to ``ids/40`` and which detects a split so well."""
+    generator = np.random.default_rng(round(100 * score))
+
+    def rows(count, scale, prefix):
+        logits = scale * generator.normal(size=(1, count, 3))
+        ids = np.array([f"{prefix}/{i + 1}" for i in range(count)])
+        return Predictions(logits.astype(np.float32), generator.integers(0, 3, count), ids=ids)
+
+    inside, outside = rows(40, 3.0, "in"), rows(200, 3.0 * (1 - score), "out")
+    other = SimpleNamespace(name=split)
+    task = SimpleNamespace(
+        key="amazon-books", in_domain="test", splits=(),
+        of_kind=lambda kind: (other,) if kind == "shift" else (),
+        read=lambda store, run, chosen: inside if chosen == "test" else outside,
+    )  # fmt: skip
+    stored = Stored(None, task, SimpleNamespace(id=f"run-{score}", fits=()))
+    object.__setattr__(stored, "cached", lambda purpose, compute: np.array(compute()))
+    return stored
+
+
+def test_an_index_that_takes_shifted_rows_for_in_domain_ones_pulls_the_auroc_to_chance(monkeypatch):
+    """With 40 in-domain rows before 200 of the other domain, 160 of those count as in-domain."""
+    monkeypatch.setattr("results.scoring_errata.REPLICATES", 3)
+    runs = {("amazon-books", name): {(0, None): made_of("dvd", score)} for name, score in (("a", 0.5), ("b", 0.8))}
+    (effect,) = domain_effects(runs, "amazon-books")
+    assert (effect.task, effect.methods) == ("books → dvd", ("a", "b"))
+    published, correct = effect.means
+    p = made_of("dvd", 0.8).beside(SimpleNamespace(name="dvd"))
+    rows = np.concatenate([np.arange(199, -1, -1), np.arange(40, 240)])
+    by_hand = roc_auc_score(np.repeat([0, 1], 200), doubts(p)[rows])
+    assert effect.published[0, 1] == pytest.approx(by_hand, abs=1e-6)
+    assert correct > 0.7
+    assert abs(published - (0.2 * correct + 0.8 * 0.5)) < 0.05
+    sentence = domain_sentence([(0.5, 0.6), (0.53, 0.72)])
+    assert "By its index they are 0.50 to 0.53 here, correctly 0.60 to 0.72." in sentence
+    assert domain_effects(runs, "amazon-dvd") == []
+
+
+def test_every_mistake_is_of_tasks_that_are_scored():
+    assert {task for mistake in MISTAKES for task in mistake.tasks} == set(SCORED)
 
 
 def test_resampled_rows_stay_on_their_side_or_keep_groups_together():

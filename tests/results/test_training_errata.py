@@ -163,13 +163,13 @@ def test_the_explained_part_of_a_gap_has_an_interval_and_no_mean_over_methods():
     shown = GapShare("one", gap=0.04, own=0.016, low=0.008, high=0.024, significant=True)
     wide = GapShare("two", gap=0.05, own=0.04, low=-0.01, high=0.09, significant=False)
     text = gap_sentence([shown, wide])
-    assert "take away +0.016 [+0.008, +0.024] of +0.040 (one); +0.040 [-0.010, +0.090] of +0.050 (two)." in text
-    assert "With one this is 20 to 60 % of the gap: the rest is not explained." in text
+    assert "explain +0.016 [+0.008, +0.024] of 0.040 (one); +0.040 [-0.010, +0.090] of 0.050 (two) of the gap" in text
+    assert "With one this is roughly 20 to 60 %: the rest is not explained." in text
     assert "With two the change is not significant, and shows no share." in text
     assert "average" not in text
     assert "%" not in gap_sentence([wide]).replace("95 % intervals", "")
     whole = gap_sentence([replace(shown, own=0.03, high=0.052)])
-    assert "With one this is 20 to 130 % of the gap: it may be all of it." in whole
+    assert "With one this is roughly 20 to 130 %: it may be all of it." in whole
     assert "explain no gap" in gap_sentence([replace(shown, own=-0.016, low=-0.024, high=-0.008)])
 
 

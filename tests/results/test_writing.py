@@ -65,7 +65,9 @@ def test_a_study_has_its_trainings_its_table_and_the_findings(run):
     lines = list(study_lines(study, run))
     text = "\n".join(lines)
     assert lines[0].startswith(f"Made with dubio {dubio.__version__}, commit ")
-    assert "Seeds 0, 1; 4 trainings whose weights predict, " in lines[0]
+    assert "Seeds 0, 1; 4 trainings, " in lines[0]
+    sizes = {split.kind: f"{split.examples:,}" for split in run.built.run.tasks[0].splits}
+    assert f"Examples: {sizes['train']} to train on, {sizes['id']} to test on in-domain" in text
     cell = run.results.cell(run.built.run.tasks[0], "test", "laplace", "accuracy")
     assert f"| laplace | 2 | {cell.mean:.3f} ± {cell.std:.3f} |" in text
     assert any(line.startswith("- ") for line in lines)
@@ -145,7 +147,7 @@ def test_a_page_ends_with_its_studies_together(run, tmp_path, monkeypatch):
     few = Study("Few", "few.toml", 4)
     write_page(Page("few", "A page", (few,), across=Across("All", ("Few",), ("cost", "setup"))), {few: run})
     lines = sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"]
-    assert any(line.endswith("Of: Few (two seeds).") for line in lines)
+    assert any(line.endswith("The sections together: Few (two seeds).") for line in lines)
     other = Study("Other", "other.toml", 1)
     write_page(Page("few", "A page", (few, other), across=Across("All", ("Few", "Other"))), {few: run})
     assert sections_of((tmp_path / "few.md").read_text(encoding="utf-8"))["All"] == lines
@@ -164,7 +166,7 @@ def test_studies_of_different_numbers_of_seeds_are_compared_together(run, tmp_pa
     across = Across("All", ("Few", "One"), ("across",))
     write_page(Page("both", "A page", (few, one), across=across), {few: run, one: once})
     lines = sections_of((tmp_path / "both.md").read_text(encoding="utf-8"))["All"]
-    assert any(line.endswith("Of: Few (two seeds); One (one seed).") for line in lines)
+    assert any(line.endswith("The sections together: Few (two seeds); One (one seed).") for line in lines)
     (row,) = (line for line in lines if line.startswith("| Laplace |"))
     cells = [own.results.cell(own.built.run.tasks[0], "test", "laplace", "calibrated_nll") for own in (run, once)]
     assert f"| {cells[0].mean:.3f} ± {cells[0].std:.3f} | {cells[1].mean:.3f} (1 run)" in row
@@ -203,7 +205,7 @@ def test_a_text_below_a_folded_table_is_left_out_with_it():
               Figure("f", "F", "", lambda: None), Text("of F")]  # fmt: skip
     text = "\n".join(blocks_lines(blocks))
     assert re.findall(r"^(?:more )?of .*$", text, re.M) == ["of the first", "of two", "of D", "of F"]
-    assert text.endswith("Further tables are in the report of the run: A; B; C; E.")
+    assert text.endswith("The report that the command writes has further tables: A; B; C; E.")
 
 
 def test_a_page_leaves_out_what_stands_below_some_headings():
@@ -254,7 +256,7 @@ def test_folded_tables_are_named_and_headings_of_nothing_left_out():
               folded(table, "B"), Headline("At the end")]  # fmt: skip
     lines = [line for line in blocks_lines(blocks) if line]
     assert lines[:2] == ["#### Full", "Shown"]
-    assert lines[-1] == "Further tables are in the report of the run: A; B."
+    assert lines[-1] == "The report that the command writes has further tables: A; B."
     assert len(lines) == 4
 
 

@@ -10,7 +10,7 @@ from dubio.reporting.build import build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.measures import RANKED_BY, referral_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import TemperatureFits
+from dubio.reporting.score_table import Score, TemperatureFits
 from dubio.reporting.sections.findings import (
     baseline_ahead,
     best_method,
@@ -20,6 +20,7 @@ from dubio.reporting.sections.findings import (
     leader,
     not_worse,
     referral_gain,
+    referral_harm,
     task_findings,
 )
 from dubio.reporting.tables import Table
@@ -110,6 +111,29 @@ def test_referral_that_helps_nobody_is_not_said_to_raise_the_accuracy(run: RunVi
             if (score.task, score.method) == (task.key, best)
         ]
         assert verb in referral_gain(with_scores(run, scores), task)
+
+
+@pytest.mark.parametrize(("retained", "said"), [((0.5, 0.6), True), ((0.5, 0.9), False)])
+def test_referral_that_harms_under_shift_is_among_the_first_findings(
+    run: RunView, retained: tuple[float, float], said: bool
+) -> None:
+    """Whoever reads the first sentences alone must hear that the shifted examples it is certain of are wrong."""
+    task = run.tasks[0]
+    best, split = leader(run, task), task.of_kind("shift")[0].name
+    assert best is not None
+    values = {0.8: retained, 1.0: (0.7, 0.8)}
+    scores = [
+        Score(task.key, split, "shift", best, seed, None, referral_name("referral_accuracy", fraction), value)
+        for fraction, own in values.items()
+        for seed, value in enumerate(own)
+    ]
+    changed = with_scores(run, [*run.scores.scores, *scores])
+    sentence = referral_harm(changed, task)
+    assert bool(sentence) == said
+    if said:
+        words = f"Under shift, referring its most uncertain 20% lowers the accuracy on the others: on “{split}” from"
+        assert sentence.startswith(words)
+        assert sentence in task_findings(changed, task)[:3]
 
 
 def test_a_best_method_that_was_trained_once_has_no_lead(run: RunView) -> None:

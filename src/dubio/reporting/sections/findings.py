@@ -17,7 +17,7 @@ from dubio.reporting.leaderboard import (
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import cell_text, decimals
+from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
 from dubio.reporting.wording import counted, enough_digits, listed, named_few, number
 from dubio.statistics.verdicts import Verdict
@@ -63,7 +63,10 @@ class Findings(Section):
 def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
     """Return the sentences about one task, the most important first."""
     best = " ".join([best_method(run, task), *not_ranked_sentences(run, task)]).strip()
-    texts = (baseline_ahead(run, task), best, referral_gain(run, task), detection(run, task), corruption(run, task))
+    texts = (
+        baseline_ahead(run, task), best, referral_harm(run, task), referral_gain(run, task), detection(run, task),
+        corruption(run, task),
+    )  # fmt: skip
     return tuple(text for text in texts if text) or ("No run of this task was completed.",)
 
 
@@ -206,15 +209,35 @@ def next_phrase(titles: list[str], verdict: Verdict) -> str:
     return f"{subject} is {difference} worse{detectable}"
 
 
+def referral_harm(run: RunView, task: TaskView) -> str:
+    """Return on which shifted test sets referring the leader's most uncertain fifth lowers the accuracy of the rest."""
+    best = leader(run, task)
+    if best is None:
+        return ""
+    cells = {split.name: retained_and_all(run, task, split.name, best) for split in task.of_kind("shift")}
+    harmed = [
+        f"on “{split}” from {cell_text(everything)} to {cell_text(retained)}"
+        for split, (retained, everything) in cells.items()
+        if retained is not None and everything is not None
+        if all(accuracy < mean for accuracy, mean in zip(retained.values, everything.values, strict=True))
+    ]
+    start = f"Under shift, referring its most uncertain {1 - RETAINED:.0%} lowers the accuracy on the others"
+    return f"{start}: {listed(harmed)}." if harmed else ""
+
+
+def retained_and_all(run: RunView, task: TaskView, split: str, method: str) -> tuple[Cell | None, Cell | None]:
+    """Return the accuracy of a method on the four fifths of which it is most certain, and on all examples."""
+    metrics = (referral_name("referral_accuracy", fraction) for fraction in (RETAINED, 1.0))
+    retained, everything = (run.scores.cell(task, split, method, metric) for metric in metrics)
+    return retained, everything
+
+
 def referral_gain(run: RunView, task: TaskView) -> str:
     """Return the accuracy of the leader when the most uncertain fifth is referred."""
     best = leader(run, task)
     if best is None:
         return ""
-    retained, everything = (
-        run.scores.cell(task, task.in_domain.name, best, referral_name("referral_accuracy", fraction))
-        for fraction in (RETAINED, 1.0)
-    )
+    retained, everything = retained_and_all(run, task, task.in_domain.name, best)
     if retained is None or everything is None:
         return ""
     start = f"Referring its most uncertain {1 - RETAINED:.0%} of examples"
