@@ -33,7 +33,7 @@ from dubio.runner.prepare import method_arguments
 from dubio.statistics.verdicts import smallest_difference
 from results.pages import ROOT, Page
 from results.tables import interval_text, markdown_table, spread_text
-from results.writing import DIGITS, MARK, version_sentence
+from results.writing import MARK, digits_sentence, version_sentence
 
 DRAWS = 3
 FLIPPED = 0.3
@@ -263,7 +263,8 @@ def write_weak_labels(page: Page, data: Path, store: Path) -> Path:
 
 
 def _lines(page: Page, scores: Mapping[tuple[SetUp, str], list[dict[str, float]]]) -> Iterator[str]:
-    yield from (f"# {page.title}", "", MARK.format(name=page.name), "", version_sentence(), "", DIGITS, "", page.scope)
+    yield from (f"# {page.title}", "", MARK.format(name=page.name), "", version_sentence())
+    yield from ("", digits_sentence(page), "", page.scope)
     for name, title in SETS.items():
         linear = _aucs(scores[LINEAR, name])
         yield from ("", f"## {title}", "", f"`linear` has an AUC of {spread_text(linear.tolist())}.")

@@ -83,13 +83,17 @@ def sections_of(text: str) -> dict[str, list[str]]:
 def _lines(page: Page, runs: Mapping[Study, Run], earlier: Mapping[str, Sequence[str]]) -> Iterator[str]:
     sections = dict(_sections(page, runs, earlier))
     yield f"# {page.title}"
-    digits = CLINC_DIGITS if page.name == "text" else " ([measured for TextCNN](text.md))."
-    yield from ("", MARK.format(name=page.name), "", f"{DIGITS}{digits}")
+    yield from ("", MARK.format(name=page.name), "", digits_sentence(page))
     yield from ("", page.scope) if page.scope else ()
     yield from summary_lines(sections)
     yield from reading_lines(runs.values())
     for heading, lines in sections.items():
         yield from ("", f"## {heading}", *lines)
+
+
+def digits_sentence(page: Page) -> str:
+    """Return where digits change from machine to machine; by how much, on the page of what was measured."""
+    return f"{DIGITS}{CLINC_DIGITS if page.name == 'text' else ' ([measured for TextCNN](text.md)).'}"
 
 
 def _sections(

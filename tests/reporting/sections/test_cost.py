@@ -26,6 +26,9 @@ def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:
     assert float(sort_values(table, "Epoch")["Deep ensemble"]) == pytest.approx(np.mean(epochs))
     assert float(sort_values(table, "Converged")["Deep ensemble"]) == pytest.approx(np.mean(epochs) + 2.5)
     assert next(head.sub for head in table.columns if head.title == "Inference") == "examples per second, cpu"
+    assert table.caption == "One run; mean ± standard deviation over runs"  # of networks that were trained twice
+    alone = build_report(store, part_of_run(manifest, "screening", methods=("deep-ensemble",))).run
+    assert cost_table(alone, alone.tasks[0]).caption == "One run"
 
 
 def test_trainings_that_a_fit_continues_are_part_of_its_cost() -> None:

@@ -10,7 +10,7 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score
 from dubio.studies.published_numbers import published_numbers
 from dubio.studies.text.published import agreement_sentence, agreement_table, agreements
-from tests.reporting.helpers import on_tasks, with_scores
+from tests.reporting.helpers import on_tasks, run_with, task_view, with_scores
 
 
 def as_clinc(run: RunView, shifted: float) -> RunView:
@@ -51,6 +51,16 @@ def test_ours_beside_published(run: RunView, shifted: float, outcome: str) -> No
     assert cell.text == f"{shifted:+.3f}".replace("-", "−")
     assert cell.spread == outcome
     assert "Accuracy: " in agreement_sentence(ours, task)
+
+
+def test_within_the_published_spread_ours_is_neither_better_nor_worse() -> None:
+    """NLL 0.416 was called worse than a published 0.389 ± 0.032."""
+    ours = {"heteroscedastic-concrete-dropout": (0.416, 0.420), "deep-ensemble": (0.43,)}
+    view = run_with([replace(task_view("clinc", 150), network="textcnn")], {("clinc", "test", "nll"): ours})
+    found = {each.published.method: each for each in agreements(view, view.tasks[0])}
+    assert found["heteroscedastic-concrete-dropout"].published.std == pytest.approx(0.032, abs=1e-3)
+    assert found["heteroscedastic-concrete-dropout"].outcome == "within"
+    assert (found["deep-ensemble"].published.std, found["deep-ensemble"].outcome) == (None, "worse")
 
 
 def test_other_tasks_and_other_numbers_of_classes_are_not_compared(run: RunView) -> None:

@@ -70,8 +70,10 @@ def cost_table(run: RunView, task: TaskView) -> Table:
         "stored_bytes": Column("Stored", "kB of weights"),
     }
     names = [method.name for method in run.methods_of(task)]
-    rows = {name: cost_cells(run.costs[task.key, name]) for name in names if (task.key, name) in run.costs}
-    return run.table(columns, rows, "One run; mean ± standard deviation over runs")
+    costs = {name: run.costs[task.key, name] for name in names if (task.key, name) in run.costs}
+    several = any(cell.n > 1 for cost in costs.values() for cell in vars(cost).values())
+    caption = "One run; mean ± standard deviation over runs" if several else "One run"
+    return run.table(columns, {name: cost_cells(cost) for name, cost in costs.items()}, caption)
 
 
 def cost_cells(cost: Cost) -> dict[str, TableCell]:

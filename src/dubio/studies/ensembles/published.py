@@ -227,7 +227,7 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
         Column("Calibrated NLL", f"here, {order.samples} samples", "↓", unranked=True),
     )
     sides = f"here ({study.task.network}) and in P ({_setup(study, order)})"
-    caption = f"Order by calibrated NLL at equal numbers of samples{SETTINGS[order.setting]}: {sides}"
+    caption = f"Order by calibrated NLL, on each side at one number of samples{SETTINGS[order.setting]}: {sides}"
     return Table(columns, tuple(rows), caption)
 
 

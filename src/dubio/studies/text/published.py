@@ -23,7 +23,7 @@ from dubio.studies.published_numbers import Agreement, PublishedNumber, paper_of
 from dubio.studies.text.claims import claims
 
 CLOSE = 0.02
-"""Differences up to this count as agreement."""
+"""Differences up to this, or to the published standard deviation where it is larger, count as agreement."""
 
 METRICS = ("accuracy", "ood_auroc", "nll", "brier", "ece")
 SIDES = ("ours", "published")
@@ -56,7 +56,7 @@ def agreements(run: RunView, task: TaskView) -> tuple[Agreement, ...]:
     """Return the published numbers of a task that can be compared, each with ours."""
     cells = {**run.scores.cells, **aggregate(run.extra_scores)}
     return tuple(
-        Agreement(number, cell, CLOSE, metric_named(number.metric).better)
+        Agreement(number, cell, max(CLOSE, number.std or 0.0), metric_named(number.metric).better)
         for number in published_numbers("text")
         if (number.task, number.network, number.classes) == (task.name, task.network, len(task.classes))
         for split, metric in _ours(task, number)
@@ -87,7 +87,8 @@ def agreement_table(run: RunView, task: TaskView) -> Table | None:
     by_metric = _by_metric(run, task)
     columns = [column for metric, compared in by_metric.items() for column in _columns(metric, compared)]
     methods = [m for m in run.methods_of(task) if any(m.name in compared for compared in by_metric.values())]
-    caption = f"Difference: ours minus published; within: at most {CLOSE} apart, before rounding"
+    apart = f"at most {CLOSE}, or the published standard deviation, apart"
+    caption = f"Difference: ours minus published; within: {apart}, before rounding"
     return method_table(methods, columns, run.styles, caption=caption) if columns else None
 
 
@@ -108,7 +109,7 @@ def agreement_sentence(run: RunView, task: TaskView) -> str:
     sentences = []
     for metric, compared in _by_metric(run, task).items():
         near = sum(agreement.outcome == "within" for agreement in compared.values())
-        text = f"{term(metric).title}: {near} of {counted(len(compared), 'method')} within {CLOSE}"
+        text = f"{term(metric).title}: {near} of {counted(len(compared), 'method')} within"
         for outcome in ("better", "worse"):
             names = [run.title(name) for name, agreement in compared.items() if agreement.outcome == outcome]
             text += f", {outcome} with {listed(names)}" if names else ""
