@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from dubio.referral import fit_screening_policy as fit_screening_policy
     from dubio.referral import operating_points as operating_points
     from dubio.referral import shift_test as shift_test
+    from dubio.reporting.ensemble_curves import curves_of_run as curves_of_run
+    from dubio.reporting.ensemble_curves import curves_of_systems as curves_of_systems
     from dubio.reporting.method_ranks import rank_methods as rank_methods
     from dubio.reporting.reported import WrittenReport as WrittenReport
     from dubio.reporting.sheet import PolicySheet as PolicySheet
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from dubio.reporting.stored_run import report as report
     from dubio.runner.benchmark_run import run as run
     from dubio.serving import serve as serve
+    from dubio.statistics.result_table import Columns as Columns
     from dubio.store import Store as Store
     from dubio.store import open_store as open_store
     from dubio.torch_module import FittedModule as FittedModule
