@@ -10,6 +10,7 @@ from dubio.metrics.referral_curve import FRACTIONS
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, RANKED_BY, referral_name
 from dubio.reporting.score_table import Score, ScoreTable
+from dubio.reporting.wording import RANDOM
 
 IN_DOMAIN = {
     "accuracy": "accuracy",
@@ -31,15 +32,12 @@ SHIFTED = {
     "ood_fpr95": "FPR95",
 }
 
-CONTROL = "random-referral"
-"""No method: what referral at random would give."""
-
 KINDS = ("id", "ood", "shift")
 
 
 def score_table(scores: Iterable[Score]) -> str:
     """Return the table of one task: the in-domain test set, then the shifted and OOD ones."""
-    rows = [score for score in scores if score.method != CONTROL and score.kind in KINDS]
+    rows = [score for score in scores if score.method != RANDOM and score.kind in KINDS]
     values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     kinds = {row.split: row.kind for row in rows}
     for row in rows:

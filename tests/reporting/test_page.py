@@ -17,7 +17,7 @@ from PIL import Image
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.files import write_file
-from dubio.reporting import write_figures, write_report
+from dubio.reporting import report_texts, write_figures, write_texts
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import SCHEMA, read_page_data, render, unpacked_text
@@ -208,11 +208,11 @@ def test_one_seed_and_one_method_make_a_page() -> None:
 def test_the_report_is_written_whole_beside_its_table(world: World, report: Report, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
     small = with_manifest(report, tasks=report.run.manifest.tasks[1:2])
-    path = write_report(small, out)
+    path = write_texts(report_texts(small), out)
     assert path == out / "report.html"
     assert sorted(item.name for item in out.iterdir()) == ["report.html", "results.csv"]
     first = path.read_bytes()
-    assert write_report(small, out).read_bytes() == first
+    assert write_texts(report_texts(small), out).read_bytes() == first
     assert first.rstrip().endswith(b"</html>")
 
 

@@ -201,7 +201,7 @@ def test_a_text_below_a_folded_table_is_left_out_with_it():
     table = plain_table("method", (Column("x"),), {"a": ["1"]})
     blocks = [Headline("One"), table, Text("of the first"), folded(table, "A"), Text("of A"), Text("more of A"),
               folded(table, "B"), Text("of B"), Headline("Two"), Text("of two"), folded(table, "C"), Text("of C"),
-              folded(table, "D", shown=True), Text("of D"), folded(table, "E"),
+              replace(table, title="D", shown=True), Text("of D"), folded(table, "E"),
               Figure("f", "F", "", lambda: None), Text("of F")]  # fmt: skip
     text = "\n".join(blocks_lines(blocks))
     assert re.findall(r"^(?:more )?of .*$", text, re.M) == ["of the first", "of two", "of D", "of F"]
@@ -244,7 +244,7 @@ def test_claims_and_texts_become_lists_and_folded_texts_do_not():
 def test_a_table_too_wide_for_a_page_of_text_is_named():
     few, many = (plain_table("method", (Column("x"),) * n, {"a": ["1"] * n}) for n in (3, 21))
     assert "| a | 1 | 1 | 1 |" in "\n".join(block_lines(few))
-    assert [line for line in block_lines(folded(many, "Wide", shown=True)) if line] == [
+    assert [line for line in block_lines(replace(many, title="Wide", shown=True)) if line] == [
         "Wide: 21 columns, which the report of the run shows."
     ]
 
@@ -252,7 +252,7 @@ def test_a_table_too_wide_for_a_page_of_text_is_named():
 def test_folded_tables_are_named_and_headings_of_nothing_left_out():
     """A page of the ensembling study had every score in every layout, and headings of figures that it did not show."""
     table = plain_table("method", (Column("x"),), {"a": ["1"]})
-    blocks = [Headline("Empty"), Headline("Full"), folded(table, "Shown", shown=True), folded(table, "A"),
+    blocks = [Headline("Empty"), Headline("Full"), replace(table, title="Shown", shown=True), folded(table, "A"),
               folded(table, "B"), Headline("At the end")]  # fmt: skip
     lines = [line for line in blocks_lines(blocks) if line]
     assert lines[:2] == ["#### Full", "Shown"]

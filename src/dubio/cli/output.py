@@ -13,6 +13,11 @@ from dubio.core.errors import UserError
 FAILED = 3
 """The exit code where something that the user made a condition of success is not so."""
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of the signal."""
+
+MEGABYTE = 1e6
+
 
 def print_json(value: Any) -> None:
     """Print one JSON document to standard output; an infinite number is a text, NaN is null."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.options import STORE, JsonOption, PluginOption, RawCsvOption, StoreOption, load_plugins
-from dubio.cli.output import check_output, print_result, say
+from dubio.cli.output import INTERRUPTED, check_output, print_result, say
 from dubio.core.errors import UserError, plural
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dubio.deployment.prediction_job import PredictionJob
     from dubio.referral.application import Applied
 
-INTERRUPTED = 130
 SHOWN_EVERY = 0.2
 LOGGED_EVERY = 10.0
 

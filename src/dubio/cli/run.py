@@ -23,7 +23,7 @@ from dubio.cli.options import (
     data_arguments,
     with_data_options,
 )
-from dubio.cli.output import print_json, print_result, print_table, say
+from dubio.cli.output import INTERRUPTED, MEGABYTE, print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 SHIPPED = tuple(sorted(path.parent.name for path in (Path(__file__).parents[1] / "studies").glob("*/benchmark.toml")))
 """The benchmarks that come with dubio, for the help, which must not wait for the imports that reading one takes."""
 
-INTERRUPTED = 130
-MEGABYTE = 1e6
 
 _DATA = "Your own data"
 _data = partial(typer.Option, rich_help_panel=_DATA)

@@ -10,7 +10,7 @@ import typer
 from dubio.cli.output import say
 from dubio.cli.predict import ForceOption
 
-MEGABYTE = 1 << 20
+MEBIBYTE = 1 << 20
 
 
 def serve(
@@ -58,5 +58,5 @@ def serve(
     serve_model(
         model, policy=policy, refer_all=refer_all, force=force, log=log, keep_rows=keep_rows, address=address,
         port=port, token_file=token_file, allow_hosts=tuple(allow_host or ()), batching=batching,
-        limits=Limits(max_body * MEGABYTE, max_rows, max_requests), say=say,
+        limits=Limits(max_body * MEBIBYTE, max_rows, max_requests), say=say,
     )  # fmt: skip

@@ -9,12 +9,10 @@ import typer
 
 from dubio.cli.commands import CommandGroup
 from dubio.cli.options import STORE, JsonOption, StoreOption
-from dubio.cli.output import print_json, print_result, say
+from dubio.cli.output import MEGABYTE, print_json, print_result, say
 from dubio.core.errors import UserError, plural
 
 app = CommandGroup(help="List, verify, clean, export and merge stores.", no_args_is_help=True)
-
-MEGABYTE = 1e6
 
 
 def _counts(numbers: Mapping[str, int], *kinds: str) -> str:

@@ -117,6 +117,8 @@ class FixedRate:
     p: float = 0.5
     shrink: float = 1e-4
 
+    softmax_on_labels: ClassVar[bool] = False
+
     def edit(self) -> Edit:
         """Return the edit of a network."""
         return DropoutEdit(self.p)
@@ -216,7 +218,7 @@ class Training:
             name,
             title,
             edits=edits if rate is None else (*edits, rate.edit()),
-            head=SoftmaxOnLabels() if head == Softmax() and getattr(rate, "softmax_on_labels", False) else head,
+            head=SoftmaxOnLabels() if head == Softmax() and rate is not None and rate.softmax_on_labels else head,
             objective=self.objective(),
             optimiser=self._optimiser(name, 0.0 if rate is None else rate.shrink),
             schedule=_SCHEDULES[self.schedule](),

@@ -179,10 +179,15 @@ def retained_weights(ordering: Ordering, weights: Weights, fraction: float) -> W
     if not 0 < fraction <= 1:
         raise UserError(f"fraction retained must lie above 0 and be at most 1; given {fraction}.")
     blocks = ordering.sums(weights.real)
-    target = np.maximum(1.0, np.floor(fraction * weights.totals + 0.5))
+    target = retained_count(weights.totals, fraction)
     before = np.cumsum(blocks, axis=0) - blocks
     shares = np.divide(target - before, blocks, out=np.zeros_like(blocks), where=blocks > 0)
     return weights.scaled(ordering.by_row(np.clip(shares, 0.0, 1.0)))
+
+
+def retained_count(rows: FloatArray | int, fraction: FloatArray | float) -> FloatArray:
+    """Return the number of rows retained: the nearest whole number to the fraction (halves upwards), at least one."""
+    return np.maximum(1.0, np.floor(np.asarray(fraction) * rows + 0.5))
 
 
 @lru_cache(maxsize=2)

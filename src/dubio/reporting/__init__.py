@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import Source
-from dubio.reporting.page import write_figures, write_report
+from dubio.reporting.page import report_texts, write_figures, write_texts
 from dubio.reporting.terminal import terminal_table
 
-__all__ = ["Report", "Source", "build_report", "terminal_table", "write_figures", "write_report"]
+__all__ = ["Report", "Source", "build_report", "report_texts", "terminal_table", "write_figures", "write_texts"]

@@ -16,6 +16,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, FloatArray, Metric
 from dubio.evaluation import evaluate_predictions
+from dubio.metrics.areas import retained_count
 from dubio.metrics.calibration_error import ece
 from dubio.metrics.detection import detection_of
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
@@ -173,9 +174,9 @@ def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[st
 
 
 def retained_accuracy(predictions: Predictions, quantity: str, fractions: FloatArray) -> FloatArray:
-    """Return the accuracy of the retained at these fractions, rounded as in :mod:`dubio.metrics.referral_curve`."""
+    """Return the accuracy of the retained at these fractions."""
     rows = len(predictions)
-    retained = np.maximum(1, np.floor(fractions * rows + 0.5).astype(np.int64))
+    retained = retained_count(rows, fractions).astype(np.int64)
     return np.asarray(rejection_curve(predictions, quantity=quantity).accuracy[rows - retained])
 
 

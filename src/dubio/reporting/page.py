@@ -142,25 +142,16 @@ def packed(rows: Rows) -> Json:
     return columns
 
 
-def write_report(report: Report, out_dir: Path, *, raw_csv: bool = False) -> Path:
-    """Write ``report.html``, ``results.csv`` and the files of sections; each is written completely or not at all.
+def report_texts(report: Report, *, raw_csv: bool = False) -> dict[str, str]:
+    """Return the files of a report: name → text, the page last.
 
     Args:
         report: The report.
-        out_dir: The folder to write to; it is created if necessary.
         raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
-
-    Returns:
-        The path of the page.
 
     Raises:
         MissingExtra: Without jinja2, Altair and vl-convert.
     """
-    return write_texts(report_texts(report, raw_csv=raw_csv), out_dir)
-
-
-def report_texts(report: Report, *, raw_csv: bool = False) -> dict[str, str]:
-    """Return the files of a report: name → text, the page last."""
     others = {TABLE: results_table(report.scores), **report.files()}
     texts = {name: own.text(raw_csv) if isinstance(own, CsvTable) else own for name, own in others.items()}
     return {**texts, PAGE: render(report, beside=TABLE)}

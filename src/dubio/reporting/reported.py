@@ -8,12 +8,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import MissingExtra
 from dubio.core.files import write_file
 from dubio.core.notebook import as_html, as_text
 from dubio.reporting.build import Report, build_report, registered_sections
@@ -182,8 +180,6 @@ class Reported(ABC):
         Raises:
             MissingExtra: Without the packages of ``dubio[report]``.
         """
-        if find_spec("jinja2") is None:
-            raise MissingExtra("writing the report", "report")
         return write_file(Path(path), render(self.built))
 
     def __rich__(self) -> Any:

@@ -221,9 +221,9 @@ def interval_cell(interval: Interval, form: str = ".3f", *, underpowered: bool =
     return value_cell(interval.value, form, spread, "unranked" if missing or underpowered else "", hint)
 
 
-def folded(table: Table, title: str, *, shown: bool = False) -> Table:
+def folded(table: Table, title: str) -> Table:
     """Return a table that the page shows on demand, below a title."""
-    return replace(table, title=title, shown=shown)
+    return replace(table, title=title, shown=False)
 
 
 def plain_table(first: str, columns: tuple[Column, ...], rows: Mapping[str, Iterable[str]]) -> Table:

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from dubio.reporting import Report, build_report, write_figures, write_report
+from dubio.reporting import Report, build_report, report_texts, write_figures, write_texts
 from dubio.reporting.build import Placed
 from dubio.studies.ensembles.curve_figures import study_styles
 from dubio.studies.ensembles.overview import EnsemblingStudy, study_document, summary_table, task_figures
@@ -42,7 +42,7 @@ def test_figures_page_and_document(report: Report, study: Study, tmp_path: Path)
     # P has published numbers of that data set
     section.studies = {"pictures": replace(study, task=replace(study.task, task="cifar10"))}
     alone = Report(report.run, (Placed("ensembles", "closing", section, 10),))
-    page = html.unescape(write_report(alone, tmp_path).read_text("utf-8"))
+    page = html.unescape(write_texts(report_texts(alone), tmp_path).read_text("utf-8"))
     assert "vgg-small is not one of P's networks" in page
     assert "in P (VGG16, CIFAR-10, 100 samples)" in page
     assert page.count('id="ensembles"') == 1
