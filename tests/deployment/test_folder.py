@@ -112,6 +112,19 @@ def test_a_folder_sealed_again_with_other_content_is_refused(folder, tmp_path, c
         dubio.load(copy)
 
 
+def test_a_network_of_another_version_is_refused_by_name_and_version(folder, tmp_path):
+    """Its weights have another meaning, and may have the same shapes."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    plain = json.loads((copy / DESCRIPTION).read_text())
+    del plain[SEAL]
+    for fit in plain["fits"]:
+        fit["spec"]["network"]["version"] -= 1
+    (copy / DESCRIPTION).write_bytes(json_bytes({**plain, SEAL: identity(plain)}))
+    versions = r"network '.+' has version \d+ in this description; this dubio knows version \d+"
+    with pytest.raises(BadFile, match=versions):
+        dubio.load(copy)
+
+
 def test_a_policy_of_another_model_is_refused_unless_forced(texts_run, selected, folder):
     other = RunModel.select(texts_run, "deterministic")
     policy = fit_risk_policy(other.stored("cal", other.model()), max_risk=0.6)

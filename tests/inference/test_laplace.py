@@ -102,7 +102,7 @@ def test_what_is_stored_draws_the_same(kind):
 def test_a_weight_and_its_bias_make_one_matrix_wherever_the_outputs_are():
     generator = torch.Generator().manual_seed(0)
     state = {"w": torch.randn(2, 4, 3, generator=generator), "b": torch.randn(3, generator=generator)}
-    last = WeightMatrix("w", "b", (2, 4, 3), outputs_last=True)
+    last = WeightMatrix("w", "b", (2, 4, 3), outputs=2)
     assert last.size == (3, 9)
     inputs = torch.randn(2, 4, generator=generator)
     wanted = torch.einsum("jef,je->f", state["w"], inputs) + state["b"]

@@ -40,8 +40,8 @@ def _scale(stage, path, factors, member):
     with torch.no_grad():
         if isinstance(stage, WordConvolutions):
             index = int(path.split(".")[-1])
-            if hasattr(stage, "weights"):  # [size, E, F]
-                stage.weights[index].mul_(r[:, None] * s)
+            if hasattr(stage, "weights"):  # [size, F, E]
+                stage.weights[index].mul_(s[:, None] * r)
                 stage.biases[index].copy_(bias)
             else:  # [F, 1, k, E]
                 stage.layers[index].weight.mul_(s[:, None, None, None] * r)

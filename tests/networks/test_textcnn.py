@@ -37,7 +37,7 @@ def by_hand(net, tokens):
         size = weight.shape[0]
         vectors = embed.table(torch.as_tensor(tokens, dtype=torch.long)).T[None]
         vectors = functional.pad(vectors, (0, max(0, size - vectors.shape[2])))
-        maps = torch.relu(functional.conv1d(vectors, weight.permute(2, 1, 0), bias))
+        maps = torch.relu(functional.conv1d(vectors, weight.permute(1, 2, 0), bias))
         out.append(maps.amax(dim=2)[0])
     return torch.cat(out)
 
@@ -157,7 +157,7 @@ def test_unmasked_padding_is_the_maximum_over_every_window_of_the_padded_text(wo
         padded = torch.tensor([[*rows.row(i)] for i in range(3)])
         channels = embed.table(padded).transpose(1, 2)
         kernels = zip(convolve.weights, convolve.biases, strict=True)
-        maps = [functional.conv1d(channels, w.permute(2, 1, 0), b).relu().amax(-1) for w, b in kernels]
+        maps = [functional.conv1d(channels, w.permute(1, 2, 0), b).relu().amax(-1) for w, b in kernels]
     assert padded.shape == (3, 9)
     assert (padded == (PAD if word == PADDING_WORD else UNK)).sum() == 3 * 9 - 11
     torch.testing.assert_close(features, torch.cat(maps, dim=1))

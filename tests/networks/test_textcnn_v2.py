@@ -70,7 +70,7 @@ def test_within_the_length_it_is_textcnn():
     other.stages[0].load_state_dict(net.stages[0].state_dict())
     with torch.no_grad():
         for i, layer in enumerate(net.stages[2].layers):
-            other.stages[1].weights[i].copy_(layer.weight[:, 0].permute(1, 2, 0))
+            other.stages[1].weights[i].copy_(layer.weight[:, 0].transpose(0, 1))
     batch = collate(rows, np.arange(4))
     assert torch.allclose(net(batch), other(batch), atol=1e-6)
 

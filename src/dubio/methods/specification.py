@@ -166,9 +166,18 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
     Args:
         spec: A fit specification.
         shape: The shape of an encoded example, from the encoder.
+
+    Raises:
+        UserError: When the network's version is not the one this dubio knows: its weights would mean something else.
     """
     recipe = recipe_of(spec)
     network = NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
+    known, described = NETWORKS.entry(network.name).facts["version"], spec["network"]["version"]
+    if described != known:
+        raise UserError(
+            f"network {network.name!r} has version {described} in this description; this dubio knows version {known}: "
+            "train it again, or use the dubio that trained it."
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number(spec["seed"], spec["member"], "weights"))
         body = network.build(shape)

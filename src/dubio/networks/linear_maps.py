@@ -20,16 +20,16 @@ Inputs = Callable[[slice], Tensor]
 class LinearMap(nn.Module):
     """Marks the outputs of a linear map whose weights belong to the surrounding stage; they pass unchanged."""
 
-    def __init__(self, weight: str, bias: str | None, *, outputs_last: bool = False) -> None:
+    def __init__(self, weight: str, bias: str | None, *, outputs: int = 0) -> None:
         """Name the stage's parameters.
 
         Args:
-            weight: Of shape ``[outputs, …]``, or ``[…, outputs]`` where ``outputs_last``.
+            weight: Its inputs are all axes but one.
             bias: Of shape ``[outputs]``, or None.
-            outputs_last: Whether the weight's shape ends with the outputs.
+            outputs: The axis of the weight's outputs.
         """
         super().__init__()
-        self.weight_name, self.bias_name, self.outputs_last = weight, bias, outputs_last
+        self.weight_name, self.bias_name, self.outputs = weight, bias, outputs
 
     def forward(self, outputs: Tensor, inputs: Inputs) -> Tensor:
         """Return the outputs ``[batch, positions, outputs]`` as they are."""
@@ -44,18 +44,18 @@ class WeightMatrix:
         weight: The weight's name in the model.
         bias: The bias's name, or None.
         shape: The weight's shape.
-        outputs_last: Whether the shape ends with the outputs rather than begins with them.
+        outputs: The axis of the outputs in the shape.
     """
 
     weight: str
     bias: str | None
     shape: tuple[int, ...]
-    outputs_last: bool = False
+    outputs: int = 0
 
     @property
     def size(self) -> tuple[int, int]:
         """Rows (outputs) and columns (inputs, and 1 for a bias)."""
-        outputs = self.shape[-1 if self.outputs_last else 0]
+        outputs = self.shape[self.outputs]
         return outputs, torch.Size(self.shape).numel() // outputs + (self.bias is not None)
 
     @property
@@ -65,14 +65,14 @@ class WeightMatrix:
 
     def gather(self, state: Mapping[str, Tensor]) -> Tensor:
         """Return the matrix of a weight state."""
-        weight = state[self.weight]
-        flat = weight.flatten(0, -2).T if self.outputs_last else weight.flatten(1)
+        flat = state[self.weight].movedim(self.outputs, 0).flatten(1)
         return flat if self.bias is None else torch.cat([flat, state[self.bias][:, None]], dim=1)
 
     def scatter(self, matrix: Tensor) -> dict[str, Tensor]:
         """Return the parameters of a matrix."""
         flat = matrix if self.bias is None else matrix[:, :-1]
-        weight = (flat.T if self.outputs_last else flat).reshape(self.shape).contiguous()
+        inputs = [size for axis, size in enumerate(self.shape) if axis != self.outputs]
+        weight = flat.reshape(-1, *inputs).movedim(0, self.outputs).contiguous()
         return {self.weight: weight} if self.bias is None else {self.weight: weight, self.bias: matrix[:, -1].clone()}
 
 
@@ -85,15 +85,15 @@ def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
     parameters = dict(model.named_parameters())
     maps = {}
     for path, module in model.named_modules():
-        weight, bias, outputs_last = f"{path}.weight", f"{path}.bias", False
+        weight, bias, outputs = f"{path}.weight", f"{path}.bias", 0
         if isinstance(module, LinearMap):
             weight, bias = _marked(module, path, parameters)
-            outputs_last = module.outputs_last
+            outputs = module.outputs
         elif type(module) is not nn.Linear and not _is_plain_convolution(module):
             continue
         if weight in parameters and parameters[weight].requires_grad:
             own = bias if bias in parameters and parameters[bias].requires_grad else None
-            maps[path] = WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs_last)
+            maps[path] = WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs)
     return maps
 
 

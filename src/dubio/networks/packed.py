@@ -150,7 +150,7 @@ class Packed(MemberEdit):
     def _pack_words(self, path: str, layer: Convolve) -> None:
         widths = (self._member_width(path, width, "channels") // self.gamma for width in layer.channels())
         layer.pack(self.size * self.gamma, *widths)
-        for tensors, axis in ((layer.weights, 2), (layer.biases, 0)):
+        for tensors, axis in ((layer.weights, 1), (layer.biases, 0)):
             of_members(tensors, self.size, **{str(i): axis for i in range(len(layer.kernels))})
 
     def _pack_embedding(self, path: str, table: nn.Embedding) -> None:

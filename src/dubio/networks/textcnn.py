@@ -50,26 +50,26 @@ class EmbedVocabulary(Embed):
 
 
 class Convolve(WordConvolutions):
-    """Convolutions whose weights are ``[size, E, F]``."""
+    """Convolutions whose weights are ``[size, F, E]``: the rows that products with words need, as they are stored."""
 
     def __init__(self, inputs: int, maps: int, kernels: tuple[int, ...]) -> None:
         """Make one convolution per kernel size, with Glorot-uniform weights."""
         super().__init__()
         self.kernels = kernels
         self.maps = maps
-        self.weights = nn.ParameterList(nn.Parameter(torch.empty(size, inputs, maps)) for size in kernels)
+        self.weights = nn.ParameterList(nn.Parameter(torch.empty(size, maps, inputs)) for size in kernels)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(maps)) for _ in kernels)
         for size, weight in zip(kernels, self.weights, strict=True):
             glorot_uniform(weight, size, inputs, maps)
-        marks = [LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i in range(len(kernels))]
+        marks = [LinearMap(f"weights.{i}", f"biases.{i}", outputs=1) for i in range(len(kernels))]
         self.join(inputs, marks)
 
     def channels(self) -> tuple[int, int]:
         """Return the numbers of inputs and of maps of a kernel."""
-        return self.weights[0].shape[1] * self.groups, self.maps
+        return self.weights[0].shape[2] * self.groups, self.maps
 
     def pack(self, groups: int, inputs: int, maps: int) -> None:
-        """Make the convolutions grouped ones: weights ``[size, inputs, groups · maps]``, drawn anew for each group.
+        """Make the convolutions grouped ones: weights ``[size, groups · maps, inputs]``, drawn anew for each group.
 
         Args:
             groups: Their number.
@@ -78,9 +78,9 @@ class Convolve(WordConvolutions):
         """
         self.groups, self.maps = groups, groups * maps
         for i, size in enumerate(self.kernels):
-            self.weights[i] = nn.Parameter(torch.empty(size, inputs, self.maps))
+            self.weights[i] = nn.Parameter(torch.empty(size, self.maps, inputs))
             self.biases[i] = nn.Parameter(torch.zeros(self.maps))
-            for own in self.weights[i].detach().chunk(groups, dim=2):
+            for own in self.weights[i].detach().chunk(groups, dim=1):
                 glorot_uniform(own, size, inputs, maps)
 
     def penalised(self, index: int) -> tuple[Tensor]:
@@ -95,13 +95,13 @@ class Convolve(WordConvolutions):
         return cast(Tensor, gather_windows(products, places, self.kernels[index]) + self.biases[index])
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel by its inputs, and its bias."""
-        return self.weights[index].transpose(0, 1), self.biases[index]
+        """Return a kernel by its words, and its bias."""
+        return self.weights[index], self.biases[index]
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
         """Convolve over positions."""
         (weight,), bias = self.penalised(index), self.biases[index]
-        sums = functional.conv1d(channels, weight.permute(2, 1, 0), groups=self.groups)
+        sums = functional.conv1d(channels, weight.permute(1, 2, 0), groups=self.groups)
         return cast(Tensor, sums.transpose(1, 2) + bias)
 
 
@@ -153,10 +153,10 @@ class GatherOverTime(Stage):
 
 def _products(table: Tensor, weight: Tensor, groups: int) -> Tensor:
     """Return ``[(V + 1)·size, F]``: row v·size + j is E_v·W_j; the rows of entry V are −∞."""
-    size, inputs, maps = weight.shape
+    size, maps, _ = weight.shape
     out = table.new_full((len(table) + 1, size * maps), -torch.inf)
     if groups == 1:
-        torch.mm(table, weight.transpose(0, 1).reshape(inputs, -1), out=out[:-1])
+        torch.mm(table, weight.flatten(0, 1).t(), out=out[:-1])
     else:
         out[:-1] = grouped_products(table, weight, groups).reshape(len(table), -1)
     return out.reshape(-1, maps)
@@ -164,11 +164,11 @@ def _products(table: Tensor, weight: Tensor, groups: int) -> Tensor:
 
 def grouped_products(vectors: Tensor, weight: Tensor, groups: int) -> Tensor:
     """Return ``[U·size, F]``: row u·size + j is x_u·W_j, each group of maps with its own group of channels."""
-    own, channels = grouped(weight, 2, groups), grouped(vectors, 1, groups)
-    return torch.einsum("ugi,jigf->ujgf", channels, own).flatten(2).flatten(0, 1)
+    own, channels = grouped(weight, 1, groups), grouped(vectors, 1, groups)
+    return torch.einsum("ugi,jgfi->ujgf", channels, own).flatten(2).flatten(0, 1)
 
 
-@network("textcnn", inputs="text", version=3)
+@network("textcnn", inputs="text", version=4)
 def textcnn(
     shape: tuple[int, ...], *, embedding: Positive = 300, maps: Positive = 100, kernels: Sizes = (3, 4, 5)
 ) -> Network:

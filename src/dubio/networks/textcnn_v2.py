@@ -70,9 +70,9 @@ class Convolve2d(WordConvolutions):
         return any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel by its inputs, and its bias."""
+        """Return a kernel by its words, and its bias."""
         weight, bias = self._in_use(index)
-        return weight[:, 0].permute(2, 1, 0), bias
+        return weight[:, 0].transpose(0, 1), bias
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
         """Convolve over positions."""
@@ -88,7 +88,7 @@ class Convolve2d(WordConvolutions):
         return layer.in_use if isinstance(layer, GaussianLayer) else layer.weight, cast(Tensor, layer.bias)
 
 
-@network("textcnn-v2", inputs="text", version=3)
+@network("textcnn-v2", inputs="text", version=4)
 def textcnn_v2(
     shape: tuple[int, ...],
     *,

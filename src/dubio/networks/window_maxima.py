@@ -65,7 +65,7 @@ class _LargestSums(Function):
     ) -> tuple[Tensor, ...]:
         """Add the products of every window and keep the largest sums and where they are."""
         width = sum(kernels)
-        table = (vectors @ weights.t()).view(len(vectors) * width, -1)
+        table = _products(vectors, weights).view(len(vectors) * width, -1)
         rows, first = places * width, 0
         tops, winners = [], []
         for size, mask in zip(kernels, dropped, strict=True):
@@ -104,6 +104,16 @@ class _LargestSums(Function):
         return of_vectors, of_weights, None, None, None, None
 
 
+def _products(vectors: Tensor, weights: Tensor) -> Tensor:
+    """Return the products of every word with every row of the weights, ``[U, R]``.
+
+    torch multiplies by MKL, which leaves half of the arithmetic of an AMD processor unused; oneDNN does not.
+    """
+    if vectors.dtype is not torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return vectors @ weights.t()
+    return functional.linear(vectors.to_mkldnn(), weights.to_mkldnn()).to_dense()
+
+
 def _added_by_word(weights: Tensor, tokens: Tensor, factors: Tensor, count: int) -> Tensor:
     """Return ``[count, E]``: of every word u the sum of factors(r, b)·weights(r) over all (r, b) with tokens(r, b) = u.
 
@@ -114,10 +124,11 @@ def _added_by_word(weights: Tensor, tokens: Tensor, factors: Tensor, count: int)
         count: Number of words.
     """
     flat = tokens.flatten()
-    # numpy sorts numbers of 16 bits by their digits, in a tenth of the time
-    order = torch.from_numpy(np.argsort(flat.numpy().astype(np.min_scalar_type(count)), kind="stable"))
+    # numpy sorts numbers of 16 bits by their digits, and divides by a constant, in a tenth of the time
+    order = np.argsort(flat.numpy().astype(np.min_scalar_type(count)), kind="stable")
     starts = functional.pad(torch.bincount(flat, minlength=count).cumsum(0), (1, 0))
     return functional.embedding_bag(
-        order.div(tokens.shape[1], rounding_mode="floor"), weights, starts,
-        per_sample_weights=factors.flatten()[order], mode="sum", include_last_offset=True,
+        torch.from_numpy(order // tokens.shape[1]), weights, starts,
+        per_sample_weights=factors.flatten().index_select(0, torch.from_numpy(order)),
+        mode="sum", include_last_offset=True,
     )  # fmt: skip

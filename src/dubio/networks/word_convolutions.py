@@ -72,7 +72,7 @@ class Unsummed(NamedTuple):
         vectors: ``[rows, E]`` words for all kernels, or one tensor per kernel.
         places: ``[B, L]`` rows of them.
         lengths: ``[B]`` words of each text.
-        weights: ``[E / groups, size, F]`` of every kernel.
+        weights: ``[size, F, E / groups]`` of every kernel.
         biases: ``[F]`` of every kernel.
         groups: Groups of maps, each with its own channels of the words.
     """
@@ -87,7 +87,7 @@ class Unsummed(NamedTuple):
     @property
     def kernels(self) -> tuple[int, ...]:
         """Words per window."""
-        return tuple(weight.shape[1] for weight in self.weights)
+        return tuple(len(weight) for weight in self.weights)
 
     def maxima(self, dropped: Dropped) -> list[Tensor]:
         """Return relu(max over time of the maps) of every kernel, ``[B, F]``; 0 where every window is dropped."""
@@ -100,12 +100,12 @@ class Unsummed(NamedTuple):
 
     def _tops(self, vectors: Tensor, weights: Sequence[Tensor], dropped: Dropped) -> list[Tensor]:
         """Return the largest sums of the kernels that read these words, group by group."""
-        sizes = [weight.shape[1] for weight in weights]
+        sizes = [len(weight) for weight in weights]
         blocks = []
         for group, channels in enumerate(vectors.chunk(self.groups, dim=1)):
-            own = [weight.chunk(self.groups, dim=2)[group] for weight in weights]
+            own = [weight.chunk(self.groups, dim=1)[group] for weight in weights]
             masks = [None if mask is None else mask.chunk(self.groups, dim=2)[group] for mask in dropped]
-            rows = torch.cat([weight.permute(1, 2, 0) for weight in own]).flatten(0, 1)
+            rows = torch.cat(own).flatten(0, 1)
             blocks.append(largest_sums(channels, rows, self.places, self.lengths, sizes, masks))
         return [torch.cat(tops, dim=1) if len(tops) > 1 else tops[0] for tops in zip(*blocks, strict=True)]
 
@@ -211,7 +211,7 @@ class WordConvolutions(Stage):
         raise NotImplementedError
 
     def kernel(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return a kernel as ``[E / groups, size, F]``, and its bias."""
+        """Return a kernel as ``[size, F, E / groups]``, and its bias."""
         raise NotImplementedError
 
     def by_position(self, index: int, channels: Tensor) -> Tensor:
@@ -220,11 +220,12 @@ class WordConvolutions(Stage):
 
     def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
         """Convolve by products once per distinct token; return ``[B, windows, F]`` with the bias."""
-        (matrix, bias), size = self.kernel(index), self.kernels[index]
+        (weight, bias), size = self.kernel(index), self.kernels[index]
+        matrix = weight.flatten(0, 1).t()
         if self.factors is not None:
             factors = cast("RankOne", self.factors[index])
-            return factors.outputs(convolve_tokens(*factors.spread(vectors, places), matrix.flatten(1), size), -1, bias)
-        total = convolve_tokens(vectors, places, matrix.flatten(1), size)
+            return factors.outputs(convolve_tokens(*factors.spread(vectors, places), matrix, size), -1, bias)
+        total = convolve_tokens(vectors, places, matrix, size)
         return cast(Tensor, self.marks[index](total, windows(vectors, places, size))) + bias
 
 
