@@ -172,10 +172,10 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
     """
     recipe = recipe_of(spec)
     network = NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
-    known, described = NETWORKS.entry(network.name).facts["version"], spec["network"]["version"]
-    if described != known:
+    version, described = NETWORKS.entry(network.name).facts["version"], spec["network"]["version"]
+    if described != version:
         raise UserError(
-            f"network {network.name!r} has version {described} in this description; this dubio knows version {known}: "
+            f"network {network.name!r} has version {described} in this description; this dubio knows version {version}: "
             "train it again, or use the dubio that trained it."
         )
     with torch.random.fork_rng(devices=[]):
