@@ -175,8 +175,8 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
     version, described = NETWORKS.entry(network.name).facts["version"], spec["network"]["version"]
     if described != version:
         raise UserError(
-            f"network {network.name!r} has version {described} in this description; this dubio knows version {version}: "
-            "train it again, or use the dubio that trained it."
+            f"network {network.name!r} has version {described} in this description; this dubio knows version "
+            f"{version}: train it again, or use the dubio that trained it."
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number(spec["seed"], spec["member"], "weights"))

@@ -111,7 +111,7 @@ def _products(vectors: Tensor, weights: Tensor) -> Tensor:
     """
     if vectors.dtype is not torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return vectors @ weights.t()
-    return functional.linear(vectors.to_mkldnn(), weights.to_mkldnn()).to_dense()
+    return functional.linear(vectors.to_mkldnn(), weights).to_dense()
 
 
 def _added_by_word(weights: Tensor, tokens: Tensor, factors: Tensor, count: int) -> Tensor:

@@ -105,7 +105,7 @@ class Unsummed(NamedTuple):
         for group, channels in enumerate(vectors.chunk(self.groups, dim=1)):
             own = [weight.chunk(self.groups, dim=1)[group] for weight in weights]
             masks = [None if mask is None else mask.chunk(self.groups, dim=2)[group] for mask in dropped]
-            rows = torch.cat(own).flatten(0, 1)
+            rows = (torch.cat(own) if len(own) > 1 else own[0]).flatten(0, 1)
             blocks.append(largest_sums(channels, rows, self.places, self.lengths, sizes, masks))
         return [torch.cat(tops, dim=1) if len(tops) > 1 else tops[0] for tops in zip(*blocks, strict=True)]
 
