@@ -13,11 +13,13 @@ from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import (
     FRACTIONS,
     NHS_POINT,
+    accuracy_changes,
     referral_curve,
     retained_roc,
     sensitivity_at_specificity,
 )
 from dubio.metrics.scoring import class_auroc
+from dubio.statistics.verdicts import Rows, two_sided_p
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 
@@ -54,6 +56,34 @@ def test_row_order_never_matters(seed):
 def test_tied_rows_across_the_cut_count_in_part():
     predictions = of_probs([[0.9, 0.1], [0.7, 0.3], [0.7, 0.3], [0.7, 0.3]], [0, 0, 1, 1])
     assert referral_curve(predictions, fractions=(0.5,)).accuracy[0] == pytest.approx((1 + 1 / 3) / 2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_the_mean_of_accuracy_changes_is_what_referral_changes(seed):
+    predictions = coarse(seed, classes=2)
+    retained, everything = referral_curve(predictions, fractions=(0.8, 1.0)).accuracy
+    assert accuracy_changes(predictions, retained=0.8).mean() == pytest.approx(retained - everything)
+
+
+@pytest.mark.parametrize("rows", [100, 300])
+@pytest.mark.parametrize(("sure", "unsure"), [(0.6, 0.6), (0.8, 0.8), (0.97, 0.97), (0.6, 0.9)])
+def test_harm_is_found_where_the_retained_are_wrong_more_often_and_hardly_by_chance(rows, sure, unsure):
+    """Simulated: of 300 test sets by chance at most 2.5 % have each sign, which leaves 14 at the very most."""
+    generator, signs = np.random.default_rng(1), []
+    for _ in range(300):
+        confidence = generator.uniform(0.5, 1.0, size=rows)
+        right = np.where(confidence > 0.6, sure, unsure)  # the fifth that is referred is below
+        labels = (generator.uniform(size=rows) >= right).astype(int)
+        predictions = of_probs(np.stack([confidence, 1 - confidence], axis=1), labels)
+        changes = accuracy_changes(predictions, retained=0.8)
+        term = Rows({"leader": changes}).own_term("leader")
+        change = float(changes.mean())
+        signs.append(np.sign(change) if term and two_sided_p(change, [term]) <= 0.05 else 0)
+    if sure == unsure:
+        assert max(signs.count(-1), signs.count(1)) <= 14
+    else:
+        assert np.mean(np.array(signs) == -1) > (0.6 if rows == 100 else 0.95)
 
 
 def test_random_referral_is_a_control():

@@ -118,6 +118,30 @@ def referral_accuracy(
     return _retained(p, quantity, retained, weights).mean(correct(p))
 
 
+def accuracy_changes(predictions: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> FloatArray:
+    """Return one value per row, whose mean is what referral changes: accuracy of the retained less that of all rows.
+
+    With c_i whether row i is right, c̄ the accuracy of all rows and s_i = N·w_i / Σw, w_i the weight of row i among the
+    retained, these are (s_i − 1)·(c_i − c̄). Their spread over rows (groups) is to give the standard error in a test of
+    whether being retained and being right have anything to do with each other. Where no error happens to be referred it
+    is too small; it is stretched to at least the one that rows retained at random have on average,
+    Σ(s_i − 1)²·Σ(c_i − c̄)² / (N − 1).
+
+    Args:
+        predictions: Labelled rows.
+        quantity: The uncertainty by which rows are referred.
+        retained: The share of rows that is not referred.
+    """
+    weights = _retained(predictions, quantity, retained, Weights.once(len(predictions)))
+    right = correct(predictions).astype(np.float64)
+    shares, centred = weights.real[:, 0] * (len(right) / weights.totals[0]) - 1.0, right - right.mean()
+    rows = shares * centred
+    change = rows.mean()
+    own, at_random = np.sum((rows - change) ** 2), np.sum(shares**2) * np.sum(centred**2) / max(len(rows) - 1, 1)
+    stretched = max(1.0, np.sqrt(at_random / own)) if own > 0 else 1.0
+    return np.asarray(change + stretched * (rows - change))
+
+
 @_of_sides("referral_auc")
 def referral_auc(
     p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8, weights: Weights = ONCE

@@ -22,11 +22,15 @@ from dubio.core.predictions import Predictions, join_names, pool_members
 from dubio.core.types import FloatArray, Metric
 from dubio.evaluation import REPLICATES, evaluate_predictions
 from dubio.metrics.detection import placements
+from dubio.metrics.referral_curve import accuracy_changes
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
+    ACCURACY_CHANGE,
     GAP,
     HEADLINE,
     RANKED_BY,
+    REFERRED_BY,
+    RETAINED_SHARE,
     SHIFTED,
     at_thresholds,
     corrupted_values,
@@ -320,6 +324,10 @@ class Scorer:
 
     def _score_shifted(self, item: Visit) -> None:
         before, group = item.in_domain or InDomain(), item.predictions.group
+        if item.split.kind == "shift" and item.task.has_positive_side and item.is_shown and item.has_labels:
+            labelled = item.predictions.labelled
+            changes = accuracy_changes(labelled, quantity=REFERRED_BY, retained=RETAINED_SHARE)
+            item.report.scores.add_rows(item.task, item.split, item.run, {ACCURACY_CHANGE: changes}, labelled.group)
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
         item.report.scores.detection.add(item.key, before.uncertainties, item.uncertainties, (before.group, group))

@@ -52,6 +52,12 @@ AT_IN_DOMAIN_TEMPERATURE = "nll_at_in_domain_temperature"
 """NLL at the temperature fitted on the in-domain test set."""
 
 REFERRED_BY = "predictive_entropy"
+
+RETAINED_SHARE = 0.8
+"""The share retained that sentences on referral are about."""
+
+ACCURACY_CHANGE = "accuracy_change"
+"""What referral of the other rows changes of the accuracy: values per example that no table shows."""
 """The quantity by which examples are referred."""
 
 RETAINED = np.arange(50, 101) / 100

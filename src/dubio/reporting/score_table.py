@@ -14,11 +14,19 @@ from dubio.core.predictions import join_names
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
-from dubio.reporting.measures import DETECTED_BY, RANKED_BY, detectors, own_metrics
+from dubio.reporting.measures import ACCURACY_CHANGE, DETECTED_BY, RANKED_BY, detectors, own_metrics
 from dubio.statistics.bootstrap import Interval
 from dubio.statistics.learning import Gain, Learning, judge_learning
 from dubio.statistics.limits import intervals
-from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs, own_terms
+from dubio.statistics.trainings import (
+    ENOUGH,
+    NO_CHANCE,
+    Trainings,
+    over_members,
+    over_runs,
+    own_terms,
+    trainings_of_runs,
+)
 from dubio.statistics.trainings import Key as Fits
 from dubio.statistics.verdicts import (
     Estimate,
@@ -410,6 +418,31 @@ class ScoreTable:
             if isfinite(cell.mean) and (sample is not None or any(variance for variance, _ in terms)):
                 results[name] = cell.mean, terms
         return results
+
+    def accuracy_change(
+        self, task: TaskView, split: str, method: str, retained: Cell, everything: Cell
+    ) -> Estimate | None:
+        """Return what referral changes of a method's accuracy, with the terms of its variance.
+
+        It varies with the test examples and, of a method with several runs, with the trainings.
+
+        Args:
+            task: The task.
+            split: The test set.
+            method: The method.
+            retained: Its accuracy on the retained.
+            everything: Its accuracy on all examples.
+
+        Returns:
+            None without values per example, or where they are of a single unit.
+        """
+        changes = tuple(one - other for one, other in zip(retained.values, everything.values, strict=True))
+        sample = self._sample(task, (split,), ACCURACY_CHANGE, {method: retained})
+        over_examples = None if sample is None else sample.own_term(method)
+        if over_examples is None:
+            return None
+        trained = {} if self.question == "systems" else trainings_of_runs({method: changes})
+        return float(np.mean(changes)), [over_examples, *((own.variance, own.freedom) for own in trained.values())]
 
     def _sample(self, task: TaskView, names: tuple[str, ...], metric: str, cells: Mapping[str, Cell]) -> Rows | None:
         """Return the values per example of some methods, as a sample of the test set; None where there are none."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from dubio.reporting.build import build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard
-from dubio.reporting.measures import RANKED_BY, referral_name
+from dubio.reporting.measures import ACCURACY_CHANGE, RANKED_BY, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, TemperatureFits
 from dubio.reporting.sections.findings import (
@@ -113,11 +115,17 @@ def test_referral_that_helps_nobody_is_not_said_to_raise_the_accuracy(run: RunVi
         assert verb in referral_gain(with_scores(run, scores), task)
 
 
-@pytest.mark.parametrize(("retained", "said"), [((0.5, 0.6), True), ((0.5, 0.9), False)])
+@pytest.mark.parametrize(
+    ("retained", "spread", "said"),
+    [((0.5, 0.6), 0.5, True), ((0.5, 0.6), 10.0, False), ((0.5, 0.9), 0.5, False), ((0.75, 0.85), 0.5, False)],
+)
 def test_referral_that_harms_under_shift_is_among_the_first_findings(
-    run: RunView, retained: tuple[float, float], said: bool
+    run: RunView, retained: tuple[float, float], spread: float, said: bool
 ) -> None:
-    """Whoever reads the first sentences alone must hear that the shifted examples it is certain of are wrong."""
+    """Whoever reads the first sentences alone must hear that the shifted examples it is certain of are wrong.
+
+    It is said where trainings and examples (400, whose changes have this spread) show it.
+    """
     task = run.tasks[0]
     best, split = leader(run, task), task.of_kind("shift")[0].name
     assert best is not None
@@ -128,6 +136,13 @@ def test_referral_that_harms_under_shift_is_among_the_first_findings(
         for seed, value in enumerate(own)
     ]
     changed = with_scores(run, [*run.scores.scores, *scores])
+    assert referral_harm(changed, task) == "", "without values per example nothing is known of their chance"
+    generator = np.random.default_rng(0)
+    for own, everything in zip(retained, values[1.0], strict=True):
+        rows = generator.normal(size=400)
+        rows = own - everything + spread * (rows - rows.mean())
+        facts = SimpleNamespace(key=task.key), SimpleNamespace(name=split), SimpleNamespace(method=best)
+        changed.scores.add_rows(*facts, {ACCURACY_CHANGE: rows}, None)  # type: ignore[arg-type]
     sentence = referral_harm(changed, task)
     assert bool(sentence) == said
     if said:

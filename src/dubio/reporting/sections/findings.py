@@ -15,15 +15,12 @@ from dubio.reporting.leaderboard import (
     not_ranked_sentences,
 )
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
+from dubio.reporting.measures import HEADLINE, RANKED_BY, RETAINED_SHARE, detection_name, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
 from dubio.reporting.wording import counted, enough_digits, listed, named_few, number
-from dubio.statistics.verdicts import Verdict
-
-RETAINED = 0.8
-"""The fraction retained that the sentence on referral is about."""
+from dubio.statistics.verdicts import ALPHA, Estimate, Verdict, holm, two_sided_p
 
 TOO_COARSE = 0.25
 """A smallest detectable difference above this share of the best score says nothing about who is better."""
@@ -210,24 +207,29 @@ def next_phrase(titles: list[str], verdict: Verdict) -> str:
 
 
 def referral_harm(run: RunView, task: TaskView) -> str:
-    """Return on which shifted test sets referring the leader's most uncertain fifth lowers the accuracy of the rest."""
+    """Return on which shifted test sets referring the leader's most uncertain fifth lowers the accuracy of the rest.
+
+    A test set is named where the change is significant, corrected over the task's shifted test sets.
+    """
     best = leader(run, task)
     if best is None:
         return ""
-    cells = {split.name: retained_and_all(run, task, split.name, best) for split in task.of_kind("shift")}
-    harmed = [
-        f"on “{split}” from {cell_text(everything)} to {cell_text(retained)}"
-        for split, (retained, everything) in cells.items()
-        if retained is not None and everything is not None
-        if all(accuracy < mean for accuracy, mean in zip(retained.values, everything.values, strict=True))
-    ]
-    start = f"Under shift, referring its most uncertain {1 - RETAINED:.0%} lowers the accuracy on the others"
+    changes: list[tuple[Estimate, str]] = []
+    for split in task.of_kind("shift"):
+        retained, everything = retained_and_all(run, task, split.name, best)
+        if retained is not None and everything is not None:
+            change = run.scores.accuracy_change(task, split.name, best, retained, everything)
+            values = f"on “{split.name}” from {cell_text(everything)} to {cell_text(retained)}"
+            changes += [] if change is None else [(change, values)]
+    adjusted = holm([two_sided_p(*change) for change, _ in changes])
+    harmed = [text for ((change, _), text), p in zip(changes, adjusted, strict=True) if change < 0 and p <= ALPHA]
+    start = f"Under shift, referring its most uncertain {1 - RETAINED_SHARE:.0%} lowers the accuracy on the others"
     return f"{start}: {listed(harmed)}." if harmed else ""
 
 
 def retained_and_all(run: RunView, task: TaskView, split: str, method: str) -> tuple[Cell | None, Cell | None]:
     """Return the accuracy of a method on the four fifths of which it is most certain, and on all examples."""
-    metrics = (referral_name("referral_accuracy", fraction) for fraction in (RETAINED, 1.0))
+    metrics = (referral_name("referral_accuracy", fraction) for fraction in (RETAINED_SHARE, 1.0))
     retained, everything = (run.scores.cell(task, split, method, metric) for metric in metrics)
     return retained, everything
 
@@ -240,7 +242,7 @@ def referral_gain(run: RunView, task: TaskView) -> str:
     retained, everything = retained_and_all(run, task, task.in_domain.name, best)
     if retained is None or everything is None:
         return ""
-    start = f"Referring its most uncertain {1 - RETAINED:.0%} of examples"
+    start = f"Referring its most uncertain {1 - RETAINED_SHARE:.0%} of examples"
     if retained.mean == everything.mean:
         return f"{start} does not change the accuracy on the others, {cell_text(retained)}; nor would random referral."
     verb = "raises" if retained.mean > everything.mean else "lowers"
