@@ -148,23 +148,24 @@ def test_class_weights_move_a_rare_class():
     assert min(said["train"], said["batch"]) > 0.25
 
 
-def test_fixed_batches_hold_the_same_examples_in_every_epoch_for_every_member_and_shuffled_ones_do_not(monkeypatch):
+def test_fixed_batches_hold_the_same_examples_in_every_epoch_for_every_network_and_shuffled_ones_do_not(monkeypatch):
     task, seen = separable(), []
     monkeypatch.setattr("dubio.training.loop.collate", lambda data, rows: seen.append(rows) or collate(data, rows))
     runs = {}
     for options in ({}, {"fixed_batches": True}):
-        for member in (0, 1):
+        for seed, member in ((0, 0), (0, 1), (1, 0)):
             seen.clear()
-            spec = spec_of("deterministic", task, member=member, epochs=2, patience=0, **options)[1]
+            spec = spec_of("deterministic", task, seed=seed, member=member, epochs=2, patience=0, **options)[1]
             fit(spec, task, FitContext())
             trained = [tuple(rows.tolist()) for rows in seen]
-            runs[bool(options), member] = trained[: len(trained) // 2], trained[len(trained) // 2 :]
-    for (fixed, member), (first, second) in runs.items():
+            runs[bool(options), seed, member] = trained[: len(trained) // 2], trained[len(trained) // 2 :]
+    for (fixed, *network), (first, second) in runs.items():
         assert sorted(sum(first, ())) == list(range(120)), "every example once"
-        assert (set(first) == set(second)) == fixed, (fixed, member)
+        assert (set(first) == set(second)) == fixed, (fixed, network)
         assert first != second, "the order changes"
-    assert set(runs[True, 0][0]) == set(runs[True, 1][0])
-    assert runs[True, 0][0] != runs[True, 1][0]
+    for network in ((0, 1), (1, 0)):
+        assert set(runs[True, 0, 0][0]) == set(runs[True, *network][0])
+        assert runs[True, 0, 0][0] != runs[True, *network][0]
 
 
 def test_progress_is_told_once_an_epoch():

@@ -143,7 +143,7 @@ def _epoch(
     generator = torch.Generator().manual_seed(number(seed, member, "noise", epoch))
     model.draw_from(generator)
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
-    fixed = _fixed_order(len(data.encoded), seed) if slots.objective.fixed_batches else None
+    fixed = _fixed_order(len(data.encoded)) if slots.objective.fixed_batches else None
     batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model), order=fixed)
     class_weights = _class_weights(slots.objective, data)
     planned = slots.schedule.temperature_in(epoch, slots.objective.epochs)
@@ -176,9 +176,13 @@ def _epoch(
     return total / len(data.encoded)
 
 
-def _fixed_order(count: int, seed: int) -> Rows:
-    """Return the order of rows from which the same batches are cut in every epoch, for every member of a seed."""
-    return np.random.Generator(np.random.PCG64(stream(seed, 0, "batches"))).permutation(count).astype(np.int64)
+def _fixed_order(count: int) -> Rows:
+    """Return the order of rows from which the same batches are cut in every epoch, for every network of every seed.
+
+    It is random, as that of the erratum's data, which decides among texts of one length; rows of some corpora come
+    class by class.
+    """
+    return np.random.Generator(np.random.PCG64(stream(0, 0, "batches"))).permutation(count).astype(np.int64)
 
 
 def _clip(parameters: Sequence[Tensor], most: float) -> None:
