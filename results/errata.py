@@ -213,8 +213,15 @@ def _training(study: Study, runs: Runs) -> Iterator[str]:
 
 
 def beside_sentence(study: Study, runs: Runs) -> str:
-    """Return the scores of the method that a study is read beside, on its base."""
-    own = [stored.in_domain() for stored in runs.get((study.base, study.beside), {}).values()]
+    """Return the scores of the method that a study is read beside: of the networks that its methods continue."""
+    continued = {
+        training
+        for method in study.methods
+        for stored in runs.get((study.base, method), {}).values()
+        for training in stored.first_trainings
+    }
+    beside = runs.get((study.base, study.beside), {}).values()
+    own = [stored.in_domain() for stored in beside if continued.issuperset(stored.first_trainings)]
     values = {name: np.mean([metric_named(name).compute(p) for p in own]) for name in study.metrics if own}
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in values.items())
     return f"These networks without draws ({study.beside}): {scores or 'not run'}."
@@ -361,14 +368,19 @@ def gap_sentence(explained: Sequence[GapShare]) -> str:
     )
     if not explained:
         return f"{order} The share of the mistakes in reading and batching texts was not measured."
-    shares = "; ".join(f"{interval_text(s.own, s.low, s.high)} of {s.gap:.3f} ({s.method})" for s in explained)
-    others = [share.method for share in explained if not share.significant]
+    above, below = [s for s in explained if s.gap > 0], [s.method for s in explained if s.gap <= 0]
+    without = f"{listed(below)}: not above the published AUROC here, so that there is no gap." if below else ""
+    if not above:
+        return f"{order} {without}"
+    shares = "; ".join(f"{interval_text(s.own, s.low, s.high)} of {s.gap:.3f} ({s.method})" for s in above)
+    others = [share.method for share in above if not share.significant]
     sentences = [
         order,
         f"The mistakes in reading and batching texts explain {shares} of the gap in AUROC.",
         "In brackets are 95 % intervals of what they change; the published values, of a few runs, are taken as exact.",
-        *(part_sentence(share) for share in explained if share.significant),
+        *(part_sentence(share) for share in above if share.significant),
         *([f"With {listed(others)} the change is not significant, and shows no share."] if others else ()),
+        *([without] if without else ()),
         "Not the same here: three members of an ensemble instead of five, 30 epochs instead of 45, and a patience of 5 "
         "instead of 15.",
     ]
@@ -377,7 +389,7 @@ def gap_sentence(explained: Sequence[GapShare]) -> str:
 
 def part_sentence(share: GapShare) -> str:
     """Return the part of its gap that a significant change is, as the range that its interval leaves."""
-    if share.gap <= 0 or share.own < 0:
+    if share.own < 0:
         return f"With {share.method} they explain no gap."
     low, high = (round(100 * end / share.gap) for end in (share.low, share.high))
     rest = "the rest is not explained" if share.high < share.gap else "it may be all of it"

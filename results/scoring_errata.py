@@ -111,7 +111,7 @@ class Effect:
         taus = [kendall_tau(*pair) for pair in zip(published, correct, strict=True)]
         if len(self.methods) < 2 or taus[0] is None:
             return None
-        return _with_interval(taus[0], [tau for tau in taus[1:] if tau is not None])
+        return _with_interval(taus[0], np.array(taus[1:], dtype=np.float64))  # None becomes NaN
 
     @property
     def leaders(self) -> tuple[str, str]:
@@ -155,9 +155,8 @@ def _effect(
     """Return the effect of a mistake on the predictions that are read of each method."""
     columns: dict[str, tuple[FloatArray, FloatArray]] = {}
     for method, stored in first.items():
-        values = stored.cached(
-            [mistake.published, mistake.correct, REPLICATES, *purpose], partial(_values, stored, mistake, read)
-        )
+        metrics = [[name, metric_named(name).version] for name in (mistake.published, mistake.correct)]
+        values = stored.cached([metrics, REPLICATES, *purpose], partial(_values, stored, mistake, read))
         if len(values):
             columns[method] = values[0], values[1]
     if not columns:
@@ -239,11 +238,11 @@ def split_effect(runs: Runs, task: str) -> SplitEffect | None:
     first = first_trainings(runs, task)
     if len(first) < 2:
         return None
-    generator = np.random.default_rng(0)
+    generator, version = np.random.default_rng(0), metric_named("calibrated_nll").version
     scored, unseeded, seeded = [], [], []
     for method, stored in first.items():
         seeds = generator.integers(1, 2**31 - 1, SPLITS).tolist()
-        values = stored.cached(["calibrated_nll", seeds], partial(_calibrated, stored, [0, *seeds]))
+        values = stored.cached([["calibrated_nll", version], seeds], partial(_calibrated, stored, [0, *seeds]))
         if len(values):
             scored.append(method)
             seeded.append(values[0])
@@ -256,6 +255,6 @@ def _calibrated(stored: Stored, seeds: Sequence[int]) -> list[float]:
     return [metric_named(f"calibrated_nll(seed={seed})").compute(predictions) for seed in seeds]
 
 
-def _with_interval(value: float, draws: FloatArray | Sequence[float]) -> tuple[float, float, float]:
-    interval = percentile_interval(value, np.asarray(draws, dtype=np.float64))
+def _with_interval(value: float, draws: FloatArray) -> tuple[float, float, float]:
+    interval = percentile_interval(value, draws)
     return value, interval.low, interval.high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import isnan
 from statistics import mean, stdev
 
 from dubio.metrics.referral_curve import FRACTIONS
@@ -93,6 +94,8 @@ def spread_text(values: Sequence[float], places: int = 3) -> str:
 
 
 def interval_text(value: float, low: float, high: float, *, signed: bool = True, places: int = 3) -> str:
-    """Return a value with its interval."""
+    """Return a value with its interval, where that is defined."""
     form = f"+.{places}f" if signed else f".{places}f"
+    if isnan(low):
+        return f"{value:{form}} (no interval)"
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"

@@ -10,6 +10,7 @@ import pytest
 from results.errata import (
     SWAP,
     GapShare,
+    beside_sentence,
     change_text,
     distance_sentence,
     errata_sections,
@@ -60,6 +61,18 @@ def test_one_training_is_no_verdict():
     assert "**" not in change_text(one)
     sides = {"corrected": [stored(0.9, 1), stored(0.9, 3)], "mistaken": [stored(0.5, 2), stored(0.5, 4)]}
     assert change_text(compared("two", "accuracy", sides)).startswith("**0.500: -0.400")
+
+
+def test_a_study_is_read_beside_the_networks_that_its_methods_continue():
+    """All nine networks were averaged where Laplace draws around three of them."""
+    study = next(study for study in STUDIES if study.beside)
+    networks = {(seed, member): stored(0.9 - 0.1 * member, 10 * seed + member) for seed in (0, 1) for member in (0, 1)}
+    drawn = {
+        (seed, None): SimpleNamespace(first_trainings=networks[seed, 0].first_trainings, run=None) for seed in (0, 1)
+    }
+    runs = {(study.base, study.beside): networks, (study.base, study.methods[0]): drawn}
+    assert "accuracy 0.900" in beside_sentence(study, runs)
+    assert "not run" in beside_sentence(study, {(study.base, study.beside): networks})
 
 
 def test_several_trainings_widen_the_interval():
@@ -171,6 +184,9 @@ def test_the_explained_part_of_a_gap_has_an_interval_and_no_mean_over_methods():
     whole = gap_sentence([replace(shown, own=0.03, high=0.052)])
     assert "With one this is roughly 20 to 130 %: it may be all of it." in whole
     assert "explain no gap" in gap_sentence([replace(shown, own=-0.016, low=-0.024, high=-0.008)])
+    text = gap_sentence([shown, replace(wide, method="three", gap=-0.01)])
+    assert "three: not above the published AUROC here" in text
+    assert "of -0.010" not in text
 
 
 def test_a_share_is_the_change_turned_round():
