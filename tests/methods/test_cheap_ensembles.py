@@ -62,6 +62,23 @@ def test_its_members_are_samples_of_which_everything_is_computed(name):
     np.testing.assert_allclose(again.logits, stored.logits, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_network_whose_head_sees_pixels_it_trains_or_is_refused_by_name(name):
+    """BatchEnsemble failed in training, which begins at a regression on the pixels, and MIMO in its first pass."""
+    task, recipe = small_task("image"), METHODS.make(name, **QUICK)
+    network = NetworkSpec("cnn-linear", {"channels": [8, 8]})
+    spec = fit_spec(recipe, task, encoding_for("image", {}), network, seed=0, member=0)
+    if name in ("packed-ensemble", "mimo"):
+        method = name.removesuffix("-ensemble")
+        with pytest.raises(UserError, match=rf"^{method}.*: .*pixels, which members cannot .*; use another network"):
+            fit(spec, task, FitContext())
+        return
+    result, split = fit(spec, task, FitContext()), task.of_kind("id")[0]
+    stored = predict(spec, pred_spec(recipe, "f", seed=0, member=0), result.tensors, result.encoder, split)
+    assert stored.logits.shape[0] == recipe.sets
+    assert np.isfinite(stored.logits).all()
+
+
 def test_dropout_combines_with_members():
     task, _, spec = spec_of("packed-ensemble")
     recipe = Recipe("both", edits=(Packed(2, 2.0), DropoutEdit(0.2)), samples=3)

@@ -91,3 +91,16 @@ def test_a_remembered_stage_is_paid_for_once_and_not_in_every_epoch(monkeypatch:
     remembering = estimate(spec, task)["seconds"]
     once = each * (30 + 15)  # training and validation images
     assert remembering == pytest.approx(plain + once, abs=0.6 * once)  # 50 epochs would be 45 seconds
+
+
+def test_a_forecast_never_takes_the_model_of_a_method_with_another_head_or_other_layers() -> None:
+    """Where a forecast ran out of time, Laplace met the Gaussian process of the method before it, and was refused."""
+    task = images()
+    sizes = {}
+    for name in ("gp-head", "laplace", "packed-ensemble", "deterministic"):
+        recipe = METHODS.make(name, epochs=1)
+        spec = spec_of(recipe, task)
+        cost.estimate(spec, task, pace=1.0)
+        sizes[name] = sum(p.numel() for p in next(iter(cost._last_model.values())).parameters())
+        assert sizes[name] == sum(p.numel() for p in build_model(spec, (1, 6, 6)).parameters()), name
+    assert len(set(sizes.values())) == 3, "laplace is drawn around the plain network"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dubio.reporting
+import dubio.studies
 from dubio.reporting.section import Card, Cards, Headline, Text
 from dubio.reporting.system_wording import PHRASES, worded_for_systems
 from dubio.reporting.tables import Column, Row, Table, TableCell
@@ -57,8 +58,8 @@ def test_names_of_users_stay_as_they_are() -> None:
 
 def test_every_phrase_is_one_that_a_report_says() -> None:
     """A phrase whose sentence was reworded did nothing, and the sentence stayed one about runs."""
-    folder = Path(dubio.reporting.__file__).parent
-    sources = [path for path in folder.rglob("*.py") if path.name != "system_wording.py"]
+    folders = [Path(package.__file__).parent for package in (dubio.reporting, dubio.studies)]
+    sources = [path for own in folders for path in own.rglob("*.py") if path.name != "system_wording.py"]
     # a sentence may be cut into several strings, with values between its words
     said = re.sub(r'"\s*(?:f|r)?"', "", "\n".join(path.read_text("utf-8") for path in sources))
     silent = [pattern for pattern, _ in PHRASES if not re.search(relaxed(pattern), said)]

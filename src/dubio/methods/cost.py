@@ -27,6 +27,7 @@ from dubio.methods.specification import (
     training_splits,
 )
 from dubio.networks.network import Model, contract
+from dubio.networks.noise import SiteEdit
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
@@ -178,15 +179,14 @@ def _encoder(encoding: Encoding, train_split: Split) -> Encoder:
 
 
 _last_model: dict[bytes, Model] = {}
-"""The model that was built last, by its network: those of other methods differ little in size."""
+"""The model that was built last, by its network, head and edits of weights: noise at sites hardly changes its size."""
 
 
 def _model(spec: Mapping[str, Any], shape: tuple[int, ...], *, again: bool) -> Model:
-    """Return the model of a fit; one of another method on the same network will do unless it is built ``again``."""
+    """Return the model of a fit; one with the same layers and other noise will do unless it is built ``again``."""
     recipe = recipe_of(spec)
-    members = recipe.edits if recipe.sets > 1 else ()
-    heads = (recipe.head,) if getattr(recipe.head, "random", False) else ()
-    key = canonical([spec["network"], list(shape), [describe(slot) for slot in (*members, *heads)]])
+    edits = [edit for edit in recipe.edits if not isinstance(edit, SiteEdit)]
+    key = canonical([spec["network"], list(shape), [describe(slot) for slot in (recipe.head, *edits)]])
     if again or key not in _last_model:
         _last_model.clear()
         _last_model[key] = build_model(spec, shape)

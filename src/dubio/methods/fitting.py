@@ -168,6 +168,8 @@ def start_linear(model: Model, encoder: bytes, task: Task) -> None:
         return
     if not model.head.outputs_logits:  # a linear layer whose outputs mean something else
         return
+    if layer.bias is None:  # members scale its weights, each in its own way, and have biases of their own
+        return
     arrays = _logistic_regression(encoder, task)
     fitted = np.flatnonzero(arrays[FITTED])
     with torch.no_grad():

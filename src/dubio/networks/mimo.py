@@ -96,9 +96,12 @@ class MIMO(MemberEdit):
         """Widen the layers that read the data and give each member a head.
 
         Raises:
-            UserError: When the first layer is neither dense nor a 2-D convolution, or the head has no dense layer.
+            UserError: When the first layer is neither dense nor a 2-D convolution, the head has no dense layer, or it
+                sees pixels beside the features.
         """
         check_unchanged("mimo", model)
+        if model.network.pixels is not None:
+            raise UserError("mimo: this network gives its head pixels, which members cannot share; use another network.")
         layers = _first_layers(model)
         own_heads("mimo", model, self.size, model.network.width)
         for layer in layers:
