@@ -62,7 +62,7 @@ def test_arguments_reach_their_scores():
     [
         ({"scores": ("react",), "temperature": 2.0}, "temperature=2.0 has no effect: the score 'energy' alone uses it"),
         ({"scores": ("energy",), "neighbour": 7}, "neighbour=7 has no effect: the score 'knn' alone uses it"),
-        ({"bank": 10}, r"neighbour must be at most .* in the bank, 10 \(bank\); given 50"),
+        ({"bank": 10, "neighbour": 12}, r"neighbour must be at most .* in the bank, 10 \(bank\); given 12"),
     ],
 )
 def test_an_argument_that_no_chosen_score_uses_is_refused(arguments, words):
@@ -70,6 +70,25 @@ def test_an_argument_that_no_chosen_score_uses_is_refused(arguments, words):
         with pytest.raises(UserError, match=words):
             METHODS.make(name, **arguments)
     METHODS.make("posthoc", scores=("react",), temperature=1.0)
+
+
+def test_the_default_neighbour_is_the_last_one_of_a_smaller_bank():
+    """A bank of 30 was refused for a neighbour that nobody had given."""
+    task, scores = blobs(), []
+    for own in ({"neighbour": 30}, {}):
+        recipe = METHODS.make("posthoc", **SMALL, scores=("knn",), bank=30, **own)
+        scores.append(predicted(recipe, task, both(recipe, task)[1]).scores["knn"])
+    np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "words"),
+    [("ddu", {"spectral": -1}, "ddu: spectral must be a number above 0; given -1"),
+     ("swag", {"samples": 0}, "swag: samples must be a whole number of at least 1; given 0")],
+)  # fmt: skip
+def test_a_refusal_names_the_argument_that_was_given(method, arguments, words):
+    with pytest.raises(UserError, match=words):
+        METHODS.make(method, **arguments)
 
 
 def test_a_neighbour_beyond_the_training_rows_is_refused_with_their_number():

@@ -82,7 +82,7 @@ class ScoreArguments:
                 f"{key}={getattr(self, key)} has no effect: the score {ARGUMENT_OF[key]!r} alone uses it, and scores "
                 f"has {listing(names) or 'none'}. Add {ARGUMENT_OF[key]!r} to scores, or leave {key} out."
             )
-        if "knn" in names and self.neighbour > self.bank:
+        if "knn" in names and self.neighbour > self.bank and self.neighbour != ScoreArguments().neighbour:
             raise UserError(
                 f"neighbour must be at most the number of training rows in the bank, {self.bank} (bank); given "
                 f"{self.neighbour}."
@@ -115,7 +115,7 @@ def posthoc(
 
 
 @method("ddu", family="posthoc", samples_from="one network", ensemble=True)
-def ddu(*, training: Training = Training(), spectral: float = 3.0) -> Recipe:
+def ddu(*, training: Training = Training(), spectral: PositiveFloat = 3.0) -> Recipe:
     """Bounded weights, and the density of the features under one Gaussian per class.
 
     Args:

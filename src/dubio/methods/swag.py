@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dubio.core.errors import UserError
 from dubio.core.registry import Ensemble, method
-from dubio.core.validate import NonNegative
+from dubio.core.validate import NonNegative, Positive
 from dubio.methods.arguments import NORM_EXAMPLES, Tail, Training
 from dubio.methods.recipe import Recipe
 from dubio.training.schedules import Constant, ConstantTail
@@ -84,7 +84,7 @@ MULTISWAG = Ensemble(summary="Weights drawn from the Gaussians of independent tr
 @method("swag", family="swag", colour=14, samples_from="one mode", ensemble=MULTISWAG)
 def swag(
     *, training: Training = Training(), tail: Tail = Tail(), tail_epochs: int = 20, gaussian: Gaussian = Gaussian(),
-    samples: int = 20,
+    samples: Positive = 20,
 ) -> Recipe:  # fmt: skip
     """Weights drawn from a Gaussian fitted to a tail of training at a constant rate.
 

@@ -79,8 +79,11 @@ class LowRankAdapters(Edit):
         """Freeze the network and add the adapters; a layer changes its class in place, its weights keep their names.
 
         Raises:
-            UserError: When the network offers no layer, or one that is no plain dense layer.
+            UserError: When the network offers no layer, or one that is no plain dense layer, or has no last layer that
+                is trained in full.
         """
+        if model.head.missing:
+            raise UserError(f"lora: needs a last nn.Linear, which is trained in full; {model.head.missing}.")
         layers = dict(adapted_layers(model.network, "network"))
         if not layers:
             offered = "bert offers query and value of each block that is trained (trainable_layers)"

@@ -101,7 +101,8 @@ class MIMO(MemberEdit):
         """
         check_unchanged("mimo", model)
         if model.network.pixels is not None:
-            raise UserError("mimo: this network gives its head pixels, which members cannot share; use another network.")
+            reason = "this network gives its head pixels, which members cannot share"
+            raise UserError(f"mimo: {reason}; use another network.")
         layers = _first_layers(model)
         own_heads("mimo", model, self.size, model.network.width)
         for layer in layers:
@@ -139,5 +140,5 @@ def _first_layers(model: Model) -> list[nn.Linear | nn.Conv2d]:
             raise UserError(f"mimo: the inputs of all members lie side by side, so that the first layer must read them "
                             f"whole; {path} reads a part of them.")  # fmt: skip
     if not readers:
-        raise UserError("mimo: this network has no layer before its head.")
+        raise UserError("mimo: no layer before the head reads the inputs, and them alone.")
     return [cast(nn.Linear, modules[path]) for path in readers]
