@@ -80,3 +80,8 @@ def test_a_model_s_folder_is_one_method(model, texts_csv, tmp_path):
 def test_show_prints_the_card(model):
     assert invoke(app, "show", model).stdout.startswith("# MC dropout on texts")
     assert json.loads(invoke(app, "show", model, "--json").stdout)["identity"] == dubio.load(model).identity
+
+
+def test_a_run_that_is_not_there_is_named_before_a_method_is_asked_for(texts_run, texts_csv, tmp_path):
+    with pytest.raises(UserError, match=f"unknown run .* 'model'.*{texts_run.name}"):
+        invoke(app, "predict", "model", texts_csv, "--store", texts_run.store, "-o", tmp_path / "p.csv")

@@ -100,9 +100,9 @@ def open_model(
         if stated:
             raise UserError(f"{', '.join(stated)}: for a run; {run!r} is an exported model, which is one method.")
         return load(run, device=device), ()
+    opened = open_run(run, store=store)
     if method is None:
         raise UserError("--method must name a method of the run, or best for the one that the verdict supports.")
-    opened = open_run(run, store=store)
     name, verdict = resolve_method(opened, method, task=choices["task"], network=choices["network"])
     selected = RunModel.select(opened, name, **choices)
     model = selected.model(device=device)
