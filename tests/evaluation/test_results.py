@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 
 import dubio
 from dubio.calibration.cross_validation import BY_POSITION
 from dubio.estimators import EstimatorBenchmark
+from dubio.metrics.metric import metric_named
 from tests.estimators.helpers import SYSTEMS, make_task
 
 
@@ -65,3 +67,48 @@ def test_one_row_is_counted_in_the_singular():
     for rows, said in ((1, "1 row, 2 classes, "), (2, "2 rows, 2 classes, ")):
         result = dubio.evaluate({"probs": [[0.9, 0.1]] * rows, "labels": [0] * rows}, metrics=["nll"], replicates=0)
         assert said in repr(result)
+
+
+def log_scores(likelihood):
+    """The NLL as a plugin writes it, which says or does not say that it is a likelihood."""
+    own = metric_named("nll")
+    return replace(own, name="log-score", likelihood=likelihood)
+
+
+def test_a_floor_names_what_it_acts_on_and_what_stays_infinite():
+    """The note said that likelihoods were floored, whatever a plugin's metric was declared as."""
+    labels, probs = np.array([0, 1] * 20), np.full((40, 2), 0.5)
+    probs[0] = [0.0, 1.0]
+    given = {"probs": probs, "labels": labels}
+    options = {"replicates": 0, "floor": 1e-6}
+    of_plugin = dubio.evaluate(given, metrics=["nll", log_scores(likelihood=False), "brier"], **options)
+    assert of_plugin.floored == ("nll",)
+    assert (of_plugin["log-score"], of_plugin.impossible) == (math.inf, ("0",))
+    text = str(of_plugin)
+    assert "For nll probabilities were raised to 1e-06" in text
+    assert "log-score infinite although --floor was given" in text
+    assert "@metric(…, likelihood=True)" in text
+    assert "--floor 1e-6 raises" not in text
+    declared = dubio.evaluate(given, metrics=["nll", log_scores(likelihood=True)], **options)
+    floored = 1e-6 / (1 + 1e-6)
+    assert declared["log-score"] == declared["nll"]
+    assert abs(declared["nll"] - (39 * math.log(2) - math.log(floored)) / 40) < 1e-6
+    assert "For nll, log-score probabilities were raised" in str(declared)
+    assert "infinite" not in str(declared)
+    assert "for no metric: none of these is a likelihood" in str(dubio.evaluate(given, metrics=["brier"], **options))
+    plain = dubio.evaluate(given, metrics=["nll"], replicates=0)
+    assert plain.floored == ()
+    assert "although" not in str(plain)
+    assert "--floor 1e-6 raises such probabilities." in str(plain)
+
+
+def test_copies_of_a_system_make_no_verdict_stricter():
+    """Of dubio.compare, as of dubio evaluate: p of two systems was 0.015, and 0.045 beside a copy of one."""
+    rng, labels = np.random.default_rng(5), np.random.default_rng(4).integers(0, 3, 300)
+    logits = [rng.normal(size=(300, 3)) + skill * np.eye(3)[labels] for skill in (1.5, 1.2)]
+    options = {"values": "logits", "metrics": ["brier", "nll", "aurc"], "replicates": 40, "floor": 1e-6}
+    two = dict(zip("ab", logits, strict=True))
+    alone = dubio.compare(two, labels, **options).tests
+    beside = dubio.compare(two | {"copy": logits[0].copy(), "copy 2": logits[1].copy()}, labels, **options).tests
+    for metric, tests in alone.items():
+        assert [test for test in beside[metric] if {test.first, test.second} == {"a", "b"}] == list(tests)

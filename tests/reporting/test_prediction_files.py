@@ -536,7 +536,7 @@ def test_the_verdict_fits_equal_systems_a_single_one_and_those_that_cannot_be_ra
     own = system(200, 2.0)
     equal = open_systems({"a": own, "b": own})
     assert verdict_of(equal) == "a and b have the same calibrated NLL on predictions, the lowest."
-    assert "b has the same value." in str(equal)
+    assert "b makes the same predictions." in str(equal)
     worse = open_systems({"a": own, "b": own, "c": system(200, 1.0, seed=3)})
     assert verdict_of(worse) == (
         "a and b have the same calibrated NLL on predictions, the lowest, and c is significantly worse."
@@ -553,3 +553,19 @@ def test_the_verdict_fits_equal_systems_a_single_one_and_those_that_cannot_be_ra
     assert chance.startswith("No system can be ranked on predictions by calibrated NLL. Not ranked, no evidence of")
     perfect = verdict_of(open_systems(system(200, 60.0)))
     assert perfect.endswith("Almost every example is classified correctly: compare accuracy and Brier score.")
+
+
+def test_copies_of_a_system_change_no_verdict_of_the_page_and_are_named() -> None:
+    own = systems(80, "abc")
+    alone, beside = open_systems(own), open_systems({**own, "copy": own["a"], "copy 2": own["a"]})
+    for metric in ("calibrated_nll", "brier", "accuracy"):
+        pairs, more = (
+            opened.built.run.scores.pairs(opened.built.run.tasks[0], "test", metric) for opened in (alone, beside)
+        )
+        assert len(more.tests) == 10
+        assert all(more.verdict(test.first, test.second) == pairs.verdict(test.first, test.second)
+                   for test in pairs.tests)  # fmt: skip
+        assert more.same("a", "copy 2")
+        assert not more.same("a", "b")
+    assert "copy and copy 2 make the same predictions." in re.sub(r"\s+", " ", str(beside))
+    assert "the same predictions" not in str(alone)

@@ -13,6 +13,7 @@ from dubio.metrics.metric import metric_named
 from dubio.statistics.paired import (
     align,
     in_domain_rows,
+    make_the_same,
     mcnemar,
     mcnemar_tests,
     pair_tests,
@@ -313,3 +314,55 @@ def test_a_false_positive_rate_of_few_ood_rows_is_not_judged():
     few, enough = (pair_tests(null_pair(1, 100, n), [metric_named("ood_fpr95")], replicates=50) for n in (39, 40))
     assert (few["ood_fpr95"][0].p, few["ood_fpr95"][0].resolves) == (1.0, np.inf)
     assert np.isfinite(enough["ood_fpr95"][0].resolves)
+
+
+@pytest.mark.parametrize("name", ["brier", "accuracy", "aurc", "calibrated_brier"])
+def test_copies_of_systems_change_no_verdict(name):
+    """Three copies made the p of two systems four times as large: pairs of copies were counted as hypotheses."""
+    ids = np.array([f"e{i}" for i in range(400)])
+    own = {name: made(seed, LABELS, 1.0 + 0.2 * seed, ids=ids) for seed, name in enumerate("abc")}
+    copies = {"copy": own["a"].take(np.random.default_rng(1).permutation(400)), "twin": own["a"], "b too": own["b"]}
+    alone = {(test.first, test.second): test for test in pairs_by(own, name)}
+    beside = {(test.first, test.second): test for test in pairs_by(own | copies, name)}
+    assert len(beside) == 15
+    assert {pair: beside[pair] for pair in alone} == alone
+    assert replace(beside["c", "copy"], second="a") == replace(
+        alone["a", "c"], first="c", second="a", difference=-alone["a", "c"].difference, low=-alone["a", "c"].high,
+        high=-alone["a", "c"].low,
+    )  # fmt: skip
+    for pair in (("a", "copy"), ("copy", "twin"), ("b", "b too")):
+        assert (beside[pair].difference, beside[pair].p, beside[pair].adjusted_p) == (0.0, 1.0, 1.0)
+        assert beside[pair].better is None
+    alike = {"a": own["a"], "b": own["b"], "other": made(9, LABELS)}
+    assert holm([test.p for test in pairs_by(alike, name)]) == tuple(t.adjusted_p for t in pairs_by(alike, name))
+
+
+def test_systems_make_the_same_predictions_where_all_that_a_metric_may_use_is_equal():
+    rng = np.random.default_rng(4)
+    logits = rng.normal(size=(2, 400, 3)).astype(np.float32)
+    one = Predictions(logits, LABELS, scores={"own": rng.random(400)}, member=np.array([0, 1]))
+    assert make_the_same(one, replace(one, ids=np.array([f"e{i}" for i in range(400)]), notes=("another file",)))
+    moved = logits.copy()
+    moved[1, 399, 2] = np.nextafter(moved[1, 399, 2], np.float32(9))
+    others = [
+        replace(one, logits=moved),
+        replace(one, logits=logits[:1], member=np.array([0])),
+        replace(one, temperature=2.0),
+        replace(one, member=np.array([0, 0])),
+        replace(one, scores={}),
+        replace(one, scores={"own": 1 - one.scores["own"]}),
+        replace(one, data_variance=np.ones_like(logits)),
+        replace(one, model_variance=np.ones((2, 400), dtype=np.float32)),
+    ]
+    assert not any(make_the_same(one, other) or make_the_same(other, one) for other in others)
+
+
+def test_systems_of_equal_values_that_predict_otherwise_are_two():
+    """Right equally often, on other rows: both are hypotheses about a third."""
+    right = np.arange(400) < 300
+    one, two = (np.eye(3)[np.where(hit, LABELS, (LABELS + 1) % 3)] * 3.0 for hit in (right, right[::-1]))
+    systems = {"a": one, "b": two, "c": np.eye(3)[np.where(np.arange(400) % 4 < 2, LABELS, (LABELS + 1) % 3)] * 3.0}
+    systems = {name: Predictions(own[None].astype(np.float32), LABELS) for name, own in systems.items()}
+    tests = pairs_by(systems, "accuracy")
+    assert tests[0].difference == 0.0
+    assert tuple(test.adjusted_p for test in tests) == holm([test.p for test in tests])

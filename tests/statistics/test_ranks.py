@@ -52,7 +52,8 @@ def test_friedman_equals_scipy_with_ties(table):
         return
     reference = stats.friedmanchisquare(*table.T)
     assert found.chi2 == pytest.approx(reference.statistic, abs=1e-9)
-    assert found.p == pytest.approx(reference.pvalue, abs=1e-9)
+    assert found.p == found.iman_davenport_p  # of exchanges: see test_exchanges.py
+    assert found.distribution in ("exact", "sampled")
 
 
 def test_iman_davenport_by_hand():
@@ -60,12 +61,16 @@ def test_iman_davenport_by_hand():
     ranks = Ranks(tuple("abcd"), tuple(str(i) for i in range(14)), np.tile([1.0, 2.0, 3.0, 4.0], (14, 1)))
     assert friedman(ranks).chi2 == pytest.approx(42.0)
     assert friedman(ranks).iman_davenport == np.inf
-    assert friedman(ranks).iman_davenport_p == 0.0
+    assert friedman(ranks).iman_davenport_p == pytest.approx(24.0**-13)  # all orders alike, whichever it is
     rng = np.random.default_rng(0)
     found = friedman(rank([grid_of(rng.integers(0, 100, (14, 4)))]))
     expected = 13 * found.chi2 / (14 * 3 - found.chi2)
     assert found.iman_davenport == pytest.approx(expected)
-    assert found.iman_davenport_p == pytest.approx(stats.f.sf(expected, 3, 39))
+    assert found.iman_davenport_p == found.p  # F grows with χ²: over exchanges it is the same test
+    many = friedman(rank([grid_of(rng.integers(0, 100, (40, 8)))]))
+    assert many.distribution == "chi2"
+    assert many.p == pytest.approx(stats.chi2.sf(many.chi2, 7))
+    assert many.iman_davenport_p == pytest.approx(stats.f.sf(39 * many.chi2 / (40 * 7 - many.chi2), 7, 7 * 39))
     averaged = friedman(Ranks(("a", "b"), ("x", "y"), np.array([[4 / 3, 5 / 3]] * 2)))  # over three metrics
     assert averaged.chi2 == pytest.approx(2.0)
     nearly = friedman(Ranks(("a", "b"), ("x", "y", "z"), np.array([[1, 2], [1, 2], [1.25, 1.75]])))

@@ -163,3 +163,40 @@ def test_a_gzipped_table_is_read_as_the_table_in_it(tmp_path, name):
     text, metric = LAYOUTS[name]
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     assert means(read_results(tmp_path / f"{name}.gz", metric=metric)) == VALUES
+
+
+def test_a_whole_number_is_one_name_with_and_without_decimals(tmp_path):
+    """A column with a gap is written as 1.0 by pandas: of the same sources a file without a gap has 1."""
+    sources = {"X": 1, "Y": 1}, {"W": 1, "Z": None}, {"V": 2}
+    frames = [
+        pd.DataFrame([(d, m, 0.1 * k, s, 0) for d, s in own.items() for k, m in enumerate("ab")],
+                     columns=["dataset", "method", "brier", "source", "seed"])
+        for own in sources
+    ]  # fmt: skip
+    for k, frame in enumerate(frames):
+        frame.to_csv(tmp_path / f"{k}.csv", index=False)
+    files = [tmp_path / f"{k}.csv" for k in range(3)]
+    assert "1.0" in files[1].read_text()
+    columns = Columns(block="source")
+    assert read_results(files, columns).blocks == read_results(frames, columns).blocks == {
+        "X": "1", "Y": "1", "W": "1", "V": "2"
+    }  # fmt: skip
+    assert dubio.rank_methods(files, columns=columns).comparison.friedman.datasets == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("1.0", "1"), ("-3.00", "-3"), ("-0.0", "0"), ("0.5", "0.5"), ("1.10", "1.10"), ("01", "01"), ("01.0", "01.0"),
+     ("v1.0", "v1.0"), ("1.0.0", "1.0.0"), ("9007199254740993.0", "9007199254740993.0"), ("9" * 5000 + ".0", None)],
+)  # fmt: skip
+def test_names_of_other_numbers_stay_as_they_are(tmp_path, text, name):
+    (path,) = write(tmp_path, t__csv=f"dataset,method,seed,brier\n{text},{text},{text},1.0\n")
+    (result,) = read_results(path).results
+    assert {result.dataset, result.method, result.seed} == {name or text}
+    assert result.value == 1
+
+
+def test_whole_numbers_in_a_header_are_the_same_names(tmp_path):
+    files = write(tmp_path, a__csv="dataset,1,2\nA,0.1,0.2\n", b__csv="dataset,1.0,2.0\nB,0.3,0.4\n")
+    table = read_results(files, metric="brier")
+    assert {result.method for result in table.results} == {"1", "2"}

@@ -244,6 +244,23 @@ def test_methods_of_the_same_predictions_are_judged_as_one(runs: int, copies: in
         assert beside.advantage(other, twin) == alone.advantage(other, "network")
 
 
+def test_systems_of_the_same_predictions_are_judged_as_one() -> None:
+    rng = np.random.default_rng(3)
+    rows = {name: rng.normal(0.06 * k, 0.2, 60) for k, name in enumerate(("a", "b", "c"))}
+    twins = {"copy": rows["a"], "copy 2": rows["a"]}
+    cells = {name: cell(float(values.mean())) for name, values in (rows | twins).items()}
+    alone = compare_systems({name: cells[name] for name in rows}, "lower", Rows(rows))
+    same = dict.fromkeys(["a", *twins], "a")
+    beside = compare_systems(cells, "lower", Rows(rows | twins), same=same)
+    for one, two in combinations(rows, 2):
+        assert beside.verdict(one, two) == alone.verdict(one, two)
+    assert beside.verdict("b", "copy") == alone.verdict("b", "a")
+    assert beside.verdict("copy", "copy 2") == Verdict("tied", 0.0, 0.0, 1.0)
+    assert beside.same("a", "copy 2")
+    apart = compare_systems(cells, "lower", Rows(rows | twins))
+    assert apart.verdict("a", "c").resolves > beside.verdict("a", "c").resolves  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("names", ["ab", "abc"])
 def test_where_all_methods_make_the_same_predictions_nothing_is_tested(names: str) -> None:
     cells = dict.fromkeys(names, cell(0.1, 0.2))

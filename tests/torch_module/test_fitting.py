@@ -122,14 +122,16 @@ def test_a_module_without_a_dense_layer_before_the_last_has_no_adapters():
 
 @pytest.mark.parametrize(
     ("last", "words"),
-    [([nn.Linear(8, 3, bias=False)], "layer '2' has no bias"),
-     ([nn.Linear(8, 3), nn.ReLU()], "the module's outputs are not those of layer '2', the last nn.Linear that it calls")],
-)  # fmt: skip
+    [
+        ([nn.Linear(8, 3, bias=False)], "layer '2' has no bias"),
+        ([nn.Linear(8, 3), nn.ReLU()], "the module's outputs are not those of layer '2', the last nn.Linear that it"),
+    ],
+)
 def test_adapters_need_a_last_layer_that_is_trained_in_full(last, words):
     """The last layer was frozen and had an adapter, without a word."""
     module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), *last)
     for method in ("lora", "lora-laplace"):
-        with pytest.raises(dubio.UserError, match="lora: needs a last nn.Linear, which is trained in full; ") as refusal:
+        with pytest.raises(dubio.UserError, match=r"^lora: needs a last nn\.Linear, .* in full; ") as refusal:
             dubio.fit(method, network=module, train=table(), rank=2, **ONE_EPOCH)
         assert words in str(refusal.value)
 

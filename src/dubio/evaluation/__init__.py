@@ -299,7 +299,8 @@ def evaluate_predictions(
         own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
         scores |= own_scores
         reasons |= own_reasons
-    infinite = any(math.isinf(score.value) for score in scores.values())
+    raised = tuple(metric.name for metric in requested if metric.name in scores and is_floored(metric, floor))
+    infinite = any(math.isinf(score.value) for name, score in scores.items() if name not in raised)
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in requested if metric.name in scores},
         reasons=reasons,
@@ -313,7 +314,8 @@ def evaluate_predictions(
         empty_decision=predictions.empty_decision if several else None,
         empty_rows=int((~labels_above_half(in_domain).any(axis=1)).sum()) if several else None,
         floor=floor,
-        impossible=impossible_rows(floored) if infinite else (),
+        floored=raised,
+        impossible=impossible_rows(predictions) if infinite else (),
         resampled="examples" if predictions.group is None else "groups",
         replicates=replicates,
         level=level,

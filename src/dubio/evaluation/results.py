@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dubio.calibration.cross_validation import BY_POSITION, HALVED, by_position
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError, plural
+from dubio.core.errors import UserError, listing, plural
 from dubio.core.notebook import as_html
 from dubio.core.predictions import Predictions
 from dubio.core.types import EmptyDecision, Metric, Target
@@ -110,8 +110,9 @@ class Evaluation(Result):
         empty_decision: How multi-label rows without a label above one half are decided; None for other targets.
         empty_rows: The number of such in-distribution rows; None likewise.
         floor: What probabilities were raised to for the likelihood; None where they were left as they are.
+        floored: The metrics that were computed so; the others used probabilities as they are.
         impossible: The in-distribution rows whose true class has probability zero, by id, else by number from 0; looked
-            for where a score is infinite.
+            for where a score without the floor is infinite.
         resampled: What the bootstrap draws: ``examples`` or ``groups``.
         replicates: Number of bootstrap replicates; 0 for no intervals.
         level: Confidence level of the intervals.
@@ -133,6 +134,7 @@ class Evaluation(Result):
     empty_decision: EmptyDecision | None
     empty_rows: int | None
     floor: float | None
+    floored: tuple[str, ...]
     impossible: tuple[str, ...]
     resampled: str
     replicates: int
@@ -272,10 +274,10 @@ class SystemComparison(Result):
         ]
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
-        if first.floor is not None:
-            notes.append(f"For likelihoods (nll and the like) probabilities were raised to {first.floor:g} and "
-                         "renormalised (--floor); other metrics use them as they are.")  # fmt: skip
+        notes += [] if first.floor is None else [self._floor_sentence(first.floor)]
         notes += [_infinite_sentence(name, own) for name, own in self.evaluations.items() if own.impossible]
+        if first.floor is not None:
+            notes += [_without_floor_sentence(name, own) for name, own in self.evaluations.items() if _infinite(own)]
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if any(name.startswith(HALVED) for name in first.scores) and by_position(first.predictions):
             notes.append(BY_POSITION)
@@ -303,6 +305,14 @@ class SystemComparison(Result):
             if not score.comparable:
                 refused.setdefault(score.why_not, []).append(name)
         return notes + [f"Not ranked: {', '.join(names)}. {reason}" for reason, names in refused.items()]
+
+    def _floor_sentence(self, floor: float) -> str:
+        """Return which metrics used probabilities that were raised to the floor."""
+        names = dict.fromkeys(name for own in self.evaluations.values() for name in own.floored)
+        if not names:
+            return f"Probabilities were raised to {floor:g} (--floor) for no metric: none of these is a likelihood."
+        return (f"For {listing(names)} probabilities were raised to {floor:g} and renormalised (--floor); other "
+                "metrics use them as they are.")  # fmt: skip
 
     @property
     def tables(self) -> list[str]:
@@ -371,14 +381,27 @@ def named_rows(rows: Sequence[str], predictions: Predictions) -> str:
 
 def _infinite_sentence(name: str, own: Evaluation) -> str:
     """Return which scores are infinite, because of which rows."""
-    infinite = ", ".join(metric for metric, score in own.scores.items() if math.isinf(score.value))
+    infinite = ", ".join(_infinite(own))
     rows = named_rows(own.impossible, own.predictions)
     truth = "labels of the row have" if own.target == "multilabel" else "true class has"
+    remedy = "; --floor 1e-6 raises such probabilities" if own.floor is None else ""
     return (
         f"{name}: {infinite} infinite: the {truth} probability zero in {len(own.impossible)} of {own.rows} "
-        f"{plural('row', own.rows)} ({rows}). By these metrics it is not compared with other systems; --floor 1e-6 "
-        "raises such probabilities."
+        f"{plural('row', own.rows)} ({rows}). By these metrics it is not compared with other systems{remedy}."
     )
+
+
+def _without_floor_sentence(name: str, own: Evaluation) -> str:
+    """Return which scores are infinite although a floor was asked for."""
+    return (
+        f"{name}: {', '.join(_infinite(own))} infinite although --floor was given: it raises probabilities for "
+        "likelihoods alone. A metric of a plugin is one where it is declared as one, @metric(…, likelihood=True)."
+    )
+
+
+def _infinite(own: Evaluation) -> list[str]:
+    """Return the metrics without the floor whose scores are infinite."""
+    return [name for name, score in own.scores.items() if math.isinf(score.value) and name not in own.floored]
 
 
 def _empty_sentence(name: str, own: Evaluation) -> str:

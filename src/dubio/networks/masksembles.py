@@ -87,7 +87,8 @@ def masks(inputs: int, members: int, scale: float) -> Tensor:
     smaller = (round(scale / 2**step, 1) for step in range(1, math.ceil(math.log2(scale))))
     other = next((s for s in smaller if _is_possible(inputs, members, s)), 1.0)
     failed = f"no draw of {members} masks with {ones} ones each used all {inputs} inputs of a layer"
-    raise UnfitWidth(f"masksembles: scale={scale:g} leaves too few ones: {failed}. Scale {other:g} works in this layer.")
+    hint = f"Scale {other:g} works in this layer."
+    raise UnfitWidth(f"masksembles: scale={scale:g} leaves too few ones: {failed}. {hint}")
 
 
 def _is_possible(inputs: int, members: int, scale: float) -> bool:

@@ -27,6 +27,14 @@ RUN_METRIC: Mapping[Kind, str] = {"id": "calibrated_nll", "shift": "accuracy", "
 """The metric by which the methods of a run are ranked, unless another one is named."""
 
 
+P_OF = {
+    "exact": "(over all exchanges of ranks)",
+    "sampled": "(over a sample of the exchanges of ranks)",
+    "chi2": "(of the χ² distribution)",
+}
+"""What a p-value is of → the words for it."""
+
+
 @dataclass(frozen=True, eq=False)
 class MethodRanks:
     """Average ranks of methods over datasets, with tests. It prints as a table.
@@ -93,14 +101,16 @@ class MethodRanks:
         for row in self._rows():
             counts = f"{row['wins']:>5}  {row['draws']:>5}  {row['losses']:>6}"
             yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
-        f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
-        if math.isinf(test.iman_davenport):  # its p of 0 is no probability: two datasets suffice for it
+        f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}"
+        f_test += f", p = {test.iman_davenport_p:.3g}" if test.distribution == "chi2" else ", with the same p"
+        if math.isinf(test.iman_davenport):
             where = "on every dataset" if test.datasets == len(comparison.datasets) else "in every block"
             same = "order" if where == "on every dataset" and len(comparison.metrics) == 1 else "mean ranks"
             f_test = f"Iman–Davenport F = ∞, the methods have the same {same} {where}"
-        yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; {f_test}"
+        yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g} {P_OF[test.distribution]}; {f_test}"
+        name = "Critical" if test.methods == 2 else "Nemenyi critical"
         yield (
-            f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
+            f"{name} difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
             "(mean ranks that differ less are not significantly different)"
         )
         if test.p > comparison.alpha:

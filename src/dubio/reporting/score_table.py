@@ -463,13 +463,12 @@ class ScoreTable:
         is none, and no pair is judged.
         """
         cells = self.manifest.simplest_first(self.ranked_row(task, names, metric))
-        sample = self._sample(task, names, metric, cells)
+        sample, same = self._sample(task, names, metric, cells), self.same(task, cells)
         if self.question == "systems":
             draws = self._draws.get((task.key, names[0], metric)) if len(names) == 1 else None
             replicates = None if draws is None or cells.keys() - draws[0].keys() else Replicates(*draws)
-            return compare_systems(cells, self.better[metric], sample or replicates or Rows({}))
+            return compare_systems(cells, self.better[metric], sample or replicates or Rows({}), same=same)
         trainings = self.trainings(task, names, metric)
-        same = self.same(task, cells)
         return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups, same=same)
 
     def same(self, task: TaskView, cells: Mapping[str, Cell]) -> dict[str, str]:

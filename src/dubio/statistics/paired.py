@@ -20,6 +20,7 @@ import numpy as np
 from scipy import stats
 
 from dubio.core.errors import UserError, check_between_0_and_1
+from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, Metric, StrArray
 from dubio.metrics.decisions import correct
@@ -115,11 +116,19 @@ def pair_tests(
     check_between_0_and_1("level", level)
     aligned = align(systems)
     in_domain = {name: in_domain_rows(system) for name, system in aligned.items()}
-    count = enough_replicates(replicates, math.comb(len(systems), 2), level)
+    kinds = [
+        (rows, [metric for metric in metrics if metric.comparable and ("ood" in metric.needs) == ood])
+        for ood, rows in ((False, in_domain), (True, aligned))
+    ]
+    values: dict[str, dict[str, float]] = {name: {} for name in aligned}
+    for rows, ranking in kinds:
+        for name, system in rows.items():
+            values[name] |= score_each(system, ranking).values
+    same = first_with_predictions(aligned, values)
+    distinct = max(2, len(set(same.values())))  # a copy asks for no further replicates, which would change others
+    count = enough_replicates(replicates, math.comb(distinct, 2), level)
     tests: dict[str, tuple[PairTest, ...]] = {}
-    for ood, rows in ((False, in_domain), (True, aligned)):
-        ranking = [metric for metric in metrics if metric.comparable and ("ood" in metric.needs) == ood]
-        values = {name: score_each(system, ranking).values for name, system in rows.items()}
+    for rows, ranking in kinds:
         # Differences of infinities say nothing; the systems that have a finite value are compared.
         compared: dict[Metric, dict[str, Runs]] = {}
         for metric in ranking:
@@ -127,8 +136,49 @@ def pair_tests(
             finite = {name: Runs((score,)) for name, score in scores.items() if math.isfinite(score)}
             compared |= {metric: finite} if len(finite) > 1 else {}
         for metric, sample in zip(compared, _samples(compared, rows, count, seed), strict=True):
-            tests[metric.name] = compare_systems(compared[metric], metric.better, sample, alpha=1.0 - level).tests
+            pairs = compare_systems(compared[metric], metric.better, sample, same=same, alpha=1.0 - level)
+            tests[metric.name] = pairs.tests
     return {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
+
+
+def first_with_predictions(systems: Systems, values: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Return system → the first that makes the same predictions, itself where none does before it.
+
+    The arrays that metrics are computed from are equal to the last bit, not their values alone: systems that are right
+    equally often differ otherwise.
+
+    Args:
+        systems: Name to predictions on the same examples, in the same order.
+        values: Name to its values by metric; where these differ, no array is read.
+    """
+    same: dict[str, str] = {}
+    for name, system in systems.items():
+        alike = (
+            first
+            for first in dict.fromkeys(same.values())
+            if _equal(values[first], values[name]) and make_the_same(systems[first], system)
+        )
+        same[name] = next(alike, name)
+    return same
+
+
+def _equal(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return one.keys() == other.keys() and np.array_equal([*one.values()], [other[name] for name in one], equal_nan=True)
+
+
+def make_the_same(one: Predictions, other: Predictions) -> bool:
+    """Return whether two systems predict the same of the same examples, in all that a metric may use."""
+    facts = [(own.temperature, own.empty_decision, own.samples, own.class_count, {*own.scores}) for own in (one, other)]
+    if facts[0] != facts[1] or len(one) != len(other):
+        return False
+    optional = [(own.data_variance, own.model_variance) for own in (one, other)]
+    small = [(one.member, other.member), *zip(*optional, strict=True)]
+    small += [(one.scores[name], other.scores[name]) for name in one.scores]
+    for array, counterpart in small:
+        if (array is None) != (counterpart is None) or (array is not None and not np.array_equal(array, counterpart)):
+            return False
+    blocks = row_blocks(one.samples, len(one), one.class_count)  # a file of logits may be larger than memory
+    return all(np.array_equal(one.logits[:, rows], other.logits[:, rows]) for rows in blocks)
 
 
 def in_domain_rows(predictions: Predictions) -> Predictions:

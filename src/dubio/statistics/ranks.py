@@ -11,16 +11,20 @@ R_j = Σ_i r_ij, N blocks and k methods,
     χ² = (k − 1) Σ_j (R_j − N(k+1)/2)² / (Σ_ij r_ij² − N k (k+1)²/4),
 
 which is the usual statistic corrected for ties, and stays right for ranks averaged over several metrics or test sets,
-since a block still sums to k(k+1)/2. Iman and Davenport's F = (N − 1) χ² / (N (k − 1) − χ²), with k − 1 and
-(k − 1)(N − 1) degrees of freedom, is less conservative.
+since a block still sums to k(k+1)/2. Its p is the share of all exchanges of ranks within blocks with a χ² at least as
+large: the χ² distribution is one of many blocks (:mod:`dubio.statistics.exchanges`). Iman and Davenport's
+F = (N − 1) χ² / (N (k − 1) − χ²) grows with χ², so that over exchanges it is the same test with the same p; F with
+k − 1 and (k − 1)(N − 1) degrees of freedom is used where χ² is.
 
 Nemenyi's critical difference is CD = q_α √(k(k+1)/(6N)), q_α the 1 − α quantile of the studentised range of k means
 with infinitely many degrees of freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart,
-provided that Friedman's test finds that methods differ at all.
+provided that Friedman's test finds that methods differ at all. Where there are two methods alone, Friedman's test is
+about this pair, and decides; CD is then the least difference of mean ranks that it finds, if there is one.
 
 Wilcoxon's signed-rank test of every pair, corrected after Holm, is the paired counterpart: it uses the differences of
-two methods alone, whatever other methods are in the table; a block counts once, by its mean difference. With few blocks
-its smallest possible p is 2^(1−N): five can never reach 0.05.
+two methods alone, whatever other methods are in the table; a block counts once, by its mean difference, and p is exact.
+With few blocks the smallest possible p is 2^(1−N), N without the blocks where both are equal: five can never reach
+0.05.
 """
 
 from __future__ import annotations
@@ -31,13 +35,14 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import inf, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from dubio.core.errors import UserError, check_between_0_and_1, listing
 from dubio.core.types import Direction, FloatArray
+from dubio.statistics.exchanges import exchange_p, exchanges, least_difference, signed_rank_p
 from dubio.statistics.result_table import Grid, ResultTable, grid
 from dubio.statistics.verdicts import holm
 
@@ -143,6 +148,10 @@ def _sign(grid: Grid) -> int:
     return 1 if grid.better == "lower" else -1
 
 
+Distribution = Literal["exact", "sampled", "chi2"]
+"""What the p of Friedman's test is of: all exchanges of ranks within blocks, a sample of them, the χ² distribution."""
+
+
 @dataclass(frozen=True)
 class Friedman:
     """The outcome of Friedman's test and of Iman and Davenport's refinement."""
@@ -153,6 +162,7 @@ class Friedman:
     iman_davenport_p: float
     methods: int
     datasets: int
+    distribution: Distribution
 
 
 def friedman(ranks: Ranks) -> Friedman:
@@ -175,9 +185,13 @@ def friedman(ranks: Ranks) -> Friedman:
     chi2 = (methods - 1) * between / within if within > 1e-12 else 0.0
     spare = blocks * (methods - 1) - chi2
     refined = (blocks - 1) * chi2 / spare if spare > 1e-9 else np.inf
+    over = exchanges(values)
+    if over is not None:
+        p = exchange_p(values, over)
+        return Friedman(chi2, p, float(refined), p, methods, blocks, "exact" if over.draws is None else "sampled")
     p = float(stats.chi2.sf(chi2, methods - 1))
     refined_p = float(stats.f.sf(refined, methods - 1, (methods - 1) * (blocks - 1)))
-    return Friedman(chi2, p, float(refined), refined_p, methods, blocks)
+    return Friedman(chi2, p, float(refined), refined_p, methods, blocks, "chi2")
 
 
 @lru_cache(maxsize=64)
@@ -251,7 +265,7 @@ def signed_rank_tests(grid: Grid, blocks: Mapping[str, str] | None = None) -> tu
         # exact until here: a mean of zero that is rounded has a sign, and equal means have different ranks
         exact = [row[one] - row[two] for row in grid.values]
         gaps = np.array([float(sum(exact[row] for row in own) / len(own)) for own in rows.values()])
-        p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
+        p = signed_rank_p(gaps)
         tests.append(SignedRank(grid.methods[one], grid.methods[two], p, p))
     adjusted = holm([test.p for test in tests])
     return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
@@ -293,7 +307,8 @@ class Comparison:
         datasets: Names of the datasets.
         average_ranks: Method to mean rank, best first.
         friedman: Friedman's test, over blocks; its number of datasets is that of the blocks.
-        critical_difference: Nemenyi's, over blocks: the smallest significant difference of mean ranks.
+        critical_difference: Nemenyi's, over blocks: the smallest significant difference of mean ranks; of two methods
+            that of Friedman's test, where it has one.
         cliques: Sets of methods that do not differ significantly.
         win_draw_loss: Method to its record over datasets and metrics.
         pairs: Signed-rank tests of every pair, where there is one metric.
@@ -315,7 +330,8 @@ class Comparison:
     def differ(self, one: str, other: str) -> bool:
         """Return whether two methods differ significantly: after Nemenyi, where Friedman's test finds differences."""
         gap = abs(self.average_ranks[one] - self.average_ranks[other])
-        return self.friedman.p <= self.alpha and gap >= self.critical_difference
+        far = gap > 0 if self.friedman.methods == 2 else gap >= self.critical_difference
+        return self.friedman.p <= self.alpha and far
 
 
 def compare(
@@ -360,6 +376,9 @@ def _compared(grids: list[Grid], digits: int | None, alpha: float, blocks: Mappi
     average = {name: value for value, name in sorted(zip(ranks.average.tolist(), ranks.methods, strict=True))}
     difference = critical_difference(test.methods, test.datasets, alpha)
     sets = cliques(average, difference) if test.p <= alpha else (tuple(average),)
+    if test.methods == 2:
+        difference = least_difference(ranks.values, alpha) or difference
+        sets = () if test.p <= alpha else sets
     wins = {name: records[name] for name in average}
     pairs = signed_rank_tests(grids[0], blocks) if len(grids) == 1 else ()
     better = {own.metric: own.better for own in grids}

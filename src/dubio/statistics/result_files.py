@@ -46,10 +46,14 @@ EXAMPLES = (
 MISSING = ("", "-", "–", "—", "na", "n/a", "nan", "none")
 """Cells without a value, whatever their case."""
 
+NAMED = ("dataset", "method", "seed", "block")
+"""The columns that hold names, of which 1 and 1.0 are one."""
+
 LARGEST_WHOLE = 2.0**53
 """Below it a float says which whole number it is."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%?\s*(?:(?:±|\+/-|\().*)?[*†‡]*")
+_WHOLE = re.compile(r"(-?(?:0|[1-9]\d{0,15}))\.0+")
 _COMMAND = re.compile(r"\\(?:textbf|mathbf|boldsymbol|bm|underline|emph|textit|text|mathrm)\s*\{([^{}]*)\}")
 _RULE = re.compile(r"\\(?:top|mid|bottom)rule|\\hline|\\c(?:mid)?(?:rule|line)(?:\([^)]*\))?\{[^}]*\}")
 
@@ -166,6 +170,15 @@ def _cell_text(value: Any) -> str:
     return str(int(value) if is_whole else value)
 
 
+def _name_text(cell: str) -> str:
+    """Return a name as it is without decimals that say nothing: pandas writes the whole numbers of a gappy column so.
+
+    The names 1 and 1.0 are one name in a file as in a data frame: were they two, one block would count as two.
+    """
+    match = _WHOLE.fullmatch(cell)
+    return str(int(match[1])) if match and abs(int(match[1])) < LARGEST_WHOLE else cell
+
+
 def _raw(path: Path) -> bytes:
     """Return the bytes of a file, unpacked where it is gzipped."""
     if path.suffix.lower() != ".gz":
@@ -255,12 +268,13 @@ def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> 
         raise BadFile(f"{table.name}: --block-col needs one row per data set; {reason}.")
     results, owners = [], []
     for number, row in table.rows:
-        facts = defaults | {column: row[index] for column, index in places.items()}
+        cells = {column: row[index] for column, index in places.items()}
+        facts = defaults | {column: _name_text(cell) if column in NAMED else cell for column, cell in cells.items()}
         for name in filled:
             value = row[table.header.index(name)]
             if varies and value.lower() in MISSING:
                 continue
-            cell = facts | ({varies: name} if varies else {})
+            cell = facts | ({varies: _name_text(name) if varies in NAMED else name} if varies else {})
             dataset, method, named = (str(cell[column]) for column in ("dataset", "method", "metric"))
             results.append(Result(dataset, method, named, _number(table, number, name, value), cell.get("seed")))
             if str(cell.get("block", "")).lower() not in MISSING:

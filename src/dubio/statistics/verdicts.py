@@ -17,8 +17,8 @@ fewest, and the interval of D is D ± t·√v at the same level, uncorrected. Al
 corrected together after Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The
 best is chosen after the fact, so any pair could have been the one compared. The procedure tests p₍ᵢ₎ at α/(m − i + 1),
 and stops at the first that is not significant, so that all later ones are tested at that level; the smallest
-significant difference of a pair is t·√v at its level. Methods that make the same predictions are one method here: a
-pair of them is no hypothesis, and what a third differs from is one hypothesis, however many of them there are.
+significant difference of a pair is t·√v at its level. Systems, and methods, that make the same predictions are one
+here: a pair of them is no hypothesis, and what a third differs from is one hypothesis, however many of them there are.
 """
 
 from __future__ import annotations
@@ -265,17 +265,25 @@ class Pairs:
         return verdicts
 
 
-def compare_systems(scores: Mapping[str, Runs], better: Direction, sample: Sample, *, alpha: float = ALPHA) -> Pairs:
+def compare_systems(
+    scores: Mapping[str, Runs],
+    better: Direction,
+    sample: Sample,
+    *,
+    same: Mapping[str, Hashable] | None = None,
+    alpha: float = ALPHA,
+) -> Pairs:
     """Test every pair of trained systems under one metric: of these, only the test units are a sample.
 
     Args:
         scores: System → its runs.
         better: Which way is better.
         sample: The systems' values on the test set as a sample.
+        same: As for :func:`~dubio.statistics.trainings.first_of_same`: such systems count as one in the correction.
         alpha: Error rate of all pairs together.
     """
     terms = {pair: _listed(sample.term(*pair)) for pair in combinations(_finite(scores), 2)}
-    return _judged(scores, better, terms, "systems", alpha)
+    return _judged(scores, better, terms, "systems", alpha, same)
 
 
 def compare_methods(
