@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest import mock
 
+from dubio.reporting.reported import get_ready
 from dubio.runner import benchmark_run
 from dubio.runner.executors import Event, Finished, WorkerOrders
 from dubio.runner.trainer import load_trainer
@@ -44,8 +46,19 @@ class ExecutorHere:
         self._store.close()
 
 
+@cache
+def _load_reports() -> None:
+    for _ in get_ready():
+        pass
+
+
 @contextmanager
 def training_here() -> Iterator[None]:
-    """Let runs that start in this block train in this process."""
+    """Let runs that start in this block train in this process.
+
+    A run loads the reports in a thread beside its trainings. Where these are in the same process, both may import the
+    same packages at once, in another order, and wait for each other: so they are loaded before.
+    """
+    _load_reports()
     with mock.patch.object(benchmark_run, "EXECUTORS", {**benchmark_run.EXECUTORS, "local": ExecutorHere}):
         yield
