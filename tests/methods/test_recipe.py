@@ -83,6 +83,19 @@ def test_identity_of_a_fit_covers_only_what_touches_weights():
     assert pred_spec(base, "f", seed=0, member=0) != pred_spec(replace(base, samples=11), "f", seed=0, member=0)
 
 
+def test_samples_drawn_in_another_way_have_another_identity_and_the_same_fit(monkeypatch):
+    recipe = METHODS.make("mc-concrete-dropout", epochs=3)
+    quiet = METHODS.make("concrete-dropout", epochs=3)
+    before = [pred_spec(r, "f", seed=0, member=0) for r in (recipe, quiet)], spec_of(recipe, images())
+    monkeypatch.setattr(ConcreteDropoutEdit, "sampling_version", ConcreteDropoutEdit.sampling_version + 1)
+    after = [pred_spec(r, "f", seed=0, member=0) for r in (recipe, quiet)], spec_of(recipe, images())
+    assert before[0][0] != after[0][0]
+    assert before[0][1] == after[0][1], "nothing is drawn"
+    assert before[1] == after[1]
+    monkeypatch.setattr(ConcreteDropoutEdit, "sampling_version", 1)
+    assert "sampling" not in pred_spec(recipe, "f", seed=0, member=0), "ids of the first version stay valid"
+
+
 def test_fitting_in_one_process_gives_the_members_of_the_store():
     task = images()
     recipe = METHODS.make("mc-dropout-ensemble", members=2, samples=3, epochs=2)

@@ -8,13 +8,16 @@ from torch import Tensor
 from dubio.core.registry import NETWORKS
 from dubio.encoders import TokenRows
 from dubio.inference.batches import collate
+from dubio.inference.engine import shared_prefix
+from dubio.networks import word_convolutions
+from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, Dropout, DropoutEdit
 from dubio.networks.packed import Packed
 from dubio.networks.spectral import SpectralNorm
 from dubio.networks.window_maxima import largest_sums
-from dubio.networks.word_convolutions import PickOverTime, RankOverTime, Unsummed, WordConvolutions, by_text
+from dubio.networks.word_convolutions import PickOverTime, Ranked, RankOverTime, Unsummed, WordConvolutions, by_text
 
 LENGTHS = (1, 2, 3, 5, 5, 8, 13)
 VOCABULARY = 40
@@ -142,6 +145,39 @@ def _convolved(model: Model, batch):
         if isinstance(stage, WordConvolutions):
             return value
     raise AssertionError("no convolutions")
+
+
+@pytest.mark.parametrize(("name", "edits"), [case for case in CASES if ConcreteDropoutEdit() in case[1]])
+@pytest.mark.parametrize("lengths", [LENGTHS, (1, 2)])
+@pytest.mark.parametrize("block", [1, 20, 1 << 13])
+@torch.no_grad()
+def test_samples_with_noisy_words_are_those_of_convolutions_over_positions(
+    name, edits, lengths, block, monkeypatch
+) -> None:
+    """torch's conv1d over every position of every noisy text, against products of its distinct words in blocks."""
+    monkeypatch.setattr(word_convolutions, "BLOCK_WORDS", block)
+    rows = np.arange(len(lengths))
+    batch, model = collate(texts(lengths), rows), model_of(name, edits).eval()
+    stages, ranked = [], WordConvolutions._ranked
+    monkeypatch.setattr(WordConvolutions, "_ranked", lambda *given: stages.append(given) or ranked(*given))
+    fast = shared_prefix(model, batch, BlockDraws(3), rows, 4).logits
+    assert stages, "the products were not used"
+    monkeypatch.setattr(WordConvolutions, "_ranks_now", lambda self, vectors: False)
+    slow = shared_prefix(model, batch, BlockDraws(3), rows, 4).logits
+    assert torch.allclose(fast, slow, rtol=1e-12, atol=1e-12)
+    assert (fast[0] != fast[1]).any()
+
+
+@torch.no_grad()
+def test_the_largest_sums_of_noisy_words_are_ranked_already() -> None:
+    model = model_of("textcnn", (ConcreteDropoutEdit(),)).eval()
+    batch = collate(texts(LENGTHS), np.arange(len(LENGTHS)))
+    assert not isinstance(_convolved(model, batch), Ranked)  # no noise acts
+    for noise in model.noises():
+        noise.sampling = True
+    assert isinstance(_convolved(model, batch), Ranked)
+    model.network.stages[1].marks[0].register_forward_hook(lambda mark, inputs, output: None)
+    assert not isinstance(_convolved(model, batch), Ranked)  # its sums are looked at
 
 
 def test_hooked_maps_and_passes_without_gradient_see_every_window() -> None:

@@ -15,7 +15,7 @@ import torch
 
 from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS
-from dubio.core.specs import describe, restore
+from dubio.core.specs import describe, name_of, restore
 from dubio.core.types import Examples, Modality, Split, Target, Task
 from dubio.encoders import Encoding
 from dubio.encoders import encoding_of as network_encoding
@@ -130,6 +130,8 @@ def pred_spec(recipe: Recipe | EstimatorRecipe, fit_id: str, *, seed: int, membe
     added: dict[str, Any] = {"latest": recipe.most} if recipe.most else {}
     if recipe.features:
         added["features"] = recipe.features
+    if recipe.samples and (versions := sampling_versions(recipe)):
+        added["sampling"] = versions
     fixed = isinstance(recipe, EstimatorRecipe)  # nothing is drawn: its predictions have no seed
     return {
         **added,
@@ -142,6 +144,13 @@ def pred_spec(recipe: Recipe | EstimatorRecipe, fit_id: str, *, seed: int, membe
         "seed": 0 if fixed else seed,
         "member": 0 if fixed else member,
     }
+
+
+def sampling_versions(recipe: Recipe | EstimatorRecipe) -> dict[str, int]:
+    """Return the versions of sampling by name of edit; the first one is left out, so that stored ids stay valid."""
+    edits = () if isinstance(recipe, EstimatorRecipe) else recipe.edits
+    versions = {name_of(edit): getattr(edit, "sampling_version", 1) for edit in edits}
+    return {name: version for name, version in versions.items() if version > 1}
 
 
 def recipe_of(spec: Mapping[str, Any]) -> Recipe:

@@ -426,11 +426,14 @@ class Edit(Protocol):
     Attributes:
         random: Whether the edited model is random at prediction.
         drops_inputs: Whether it drops inputs of layers; a recipe has at most one such edit.
+        sampling_version: Raised by hand whenever the same weights come to give other samples; part of the identity of
+            sampled predictions.
         prior_decay: Weight decay that the optimiser must have because it is part of the edit's prior; None for any.
     """
 
     random: ClassVar[bool]
     drops_inputs: ClassVar[bool] = False
+    sampling_version: ClassVar[int] = 1
 
     @property
     def prior_decay(self) -> float | None:

@@ -192,6 +192,7 @@ class SiteEdit:
 
     random: ClassVar[bool] = True
     drops_inputs: ClassVar[bool] = True
+    sampling_version: ClassVar[int] = 1
     prior_decay: ClassVar[None] = None
 
     def noise(self, site: Site) -> Noise:
@@ -240,6 +241,8 @@ class ConcreteDropoutEdit(SiteEdit):
         dense_temperature: τ where each feature has its own draw.
         spatial_temperature: τ where a channel's draw is shared over positions.
     """
+
+    sampling_version: ClassVar[int] = 2  # word convolutions multiply each distinct word of a text once
 
     start: Annotated[float, strictly_between(0, 1)] = 0.1
     length_scale: float = 0.1

@@ -3,6 +3,7 @@
 A convolution is linear in each token's embedding. Where no noise acts on its inputs, the products are computed once per
 distinct token of the batch, and the convolution becomes gathers and adds (:func:`convolve_tokens`). A training step
 needs of the sums only the largest of each map: the convolutions leave the adding to the maximum (:class:`Unsummed`).
+Noise on the inputs multiplies the channels of a text: the products are then those of each distinct token of every text.
 
 Fixed dropout acts on every position before the maximum. Because the masks are independent, the largest survivor is the
 G-th largest value with G geometric: sampling G among the sorted largest values is exact in distribution (see
@@ -28,6 +29,10 @@ from dubio.networks.window_maxima import Dropped, largest_sums
 
 if TYPE_CHECKING:
     from dubio.networks.rank_one import RankOne
+
+
+BLOCK_WORDS = 1 << 13
+"""Words of noisy texts whose products are held at once: 16 MB in float32 for 100 maps of five words."""
 
 
 class Words(NamedTuple):
@@ -159,10 +164,12 @@ class WordConvolutions(Stage):
         self.factors = None
 
     def forward(self, texts: Words) -> Maps | Unsummed:
-        """Return the feature maps of every kernel; in a training step what their maxima need."""
+        """Return the feature maps of every kernel; in a training step what their maxima need, with noise the maxima."""
         places = widened(texts.places, self.kernels)
         if self._adds_later(texts.vectors):
             return self._unsummed(texts, places)
+        if self._ranks_now(texts.vectors):
+            return self._ranked(texts, places)
         if self.is_noisy():
             channels = functional.embedding(places, texts.vectors).transpose(1, 2)
             totals = [self._noisy(i, cast(Tensor, site(channels))) for i, site in enumerate(self.sites)]
@@ -191,20 +198,54 @@ class WordConvolutions(Stage):
 
     def _adds_later(self, vectors: Tensor) -> bool:
         """Return whether this is a training step on the CPU in which nobody looks at the sums themselves."""
+        return self.training and torch.is_grad_enabled() and self._hides_sums(vectors)
+
+    def _ranks_now(self, vectors: Tensor) -> bool:
+        """Return whether this is a noisy prediction on the CPU, of which only the largest sum of each map is needed.
+
+        Dropout of the maps would need several of them, but a recipe has one edit that drops inputs.
+        """
+        return not (self.training or torch.is_grad_enabled()) and self.is_noisy() and self._hides_sums(vectors)
+
+    def _hides_sums(self, vectors: Tensor) -> bool:
+        """Return whether nobody looks at the sums, of weights that are not drawn, on the CPU."""
         watched = any(mark._forward_hooks for mark in self.marks) or self.factors is not None
-        return self.training and torch.is_grad_enabled() and vectors.is_cpu and not (watched or self.draws_weights())
+        return vectors.is_cpu and not (watched or self.draws_weights())
 
     def _unsummed(self, texts: Words, places: Tensor) -> Unsummed:
         """Return each distinct token once, or with noise each distinct token of every text, once per kernel."""
+        weights, biases = self._weights()
+        if self.is_noisy():
+            return self._multiplied(Words(texts.vectors, places, texts.lengths), self._noise_factors(texts))
+        return Unsummed((texts.vectors,), places, texts.lengths, weights, biases, self.groups)
+
+    def _ranked(self, texts: Words, places: Tensor) -> Ranked:
+        """Return the largest sum of every map; the products of a block of texts are held at once."""
+        factors, size = self._noise_factors(texts), max(1, BLOCK_WORDS // places.shape[1])
+        blocks = []
+        for start in range(0, len(places), size):
+            rows = slice(start, start + size)
+            block = Words(texts.vectors, places[rows], texts.lengths[rows])
+            unsummed = self._multiplied(block, [own[rows] for own in factors])
+            blocks.append(unsummed.maxima([None] * len(self.kernels)))
+        return Ranked(tuple(torch.cat(tops).unsqueeze(-1) for tops in zip(*blocks, strict=True)))
+
+    def _weights(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Return the weights and the biases of all kernels."""
         weights, biases = zip(*(self.kernel(i) for i in range(len(self.kernels))), strict=True)
-        if not self.is_noisy():
-            return Unsummed((texts.vectors,), places, texts.lengths, weights, biases, self.groups)
-        owners, tokens, own_places = by_text(places, len(texts.vectors))
+        return weights, biases
+
+    def _noise_factors(self, texts: Words) -> list[Tensor]:
+        """Return what the noise of each kernel multiplies the channels of every text by: what it makes of ones."""
+        ones = texts.vectors.new_ones(len(texts.places), texts.vectors.shape[1])
+        return [cast(Tensor, site(ones)) for site in self.sites]
+
+    def _multiplied(self, texts: Words, factors: Sequence[Tensor]) -> Unsummed:
+        """Return each distinct token of every text, once per kernel, multiplied by the text's factors."""
+        owners, tokens, places = by_text(texts.places, len(texts.vectors))
         vectors = functional.embedding(tokens, texts.vectors)
-        # the noise multiplies a text's channels: its factors are what it makes of ones
-        ones = vectors.new_ones(len(places), vectors.shape[1])
-        noisy = tuple(vectors * functional.embedding(owners, cast(Tensor, site(ones))) for site in self.sites)
-        return Unsummed(noisy, own_places, texts.lengths, weights, biases, self.groups)
+        noisy = tuple(vectors * functional.embedding(owners, own) for own in factors)
+        return Unsummed(noisy, places, texts.lengths, *self._weights(), self.groups)
 
     def penalised(self, index: int) -> tuple[Tensor]:
         """Return the weight of a kernel, for edits whose penalty needs it."""
@@ -276,6 +317,8 @@ class RankOverTime(Stage):
         """Return the largest values, down to the depth that the noise can reach; of a training step the largest."""
         if isinstance(maps, Unsummed):
             return Ranked(tuple(self._trained(maps)))
+        if isinstance(maps, Ranked):
+            return maps
         return Ranked(tuple(self._rank(v, noise) for v, noise in zip(maps.values, self._noises(), strict=True)))
 
     def _rank(self, values: Tensor, noise: Dropout | None) -> Tensor:
