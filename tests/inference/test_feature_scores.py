@@ -211,15 +211,30 @@ def test_density_is_that_of_a_mixture_of_gaussians():
     np.testing.assert_allclose(world.score(Density()), -np.log(density), rtol=1e-4)
 
 
-def test_the_density_of_a_class_with_one_row_has_the_shared_covariance():
-    world = World(rows=41, width=4, classes=2)
-    world.labels = np.array([0] * 40 + [1])
-    single = world.train[40].astype(np.float64)
-    expected = 1 / 41 * multivariate_normal(single, shared_covariance(world)).pdf(world.test)
+@pytest.mark.parametrize("last", [[0.0], [0.0, 0.5], [0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5]])
+def test_the_density_of_a_class_with_fewer_than_three_different_rows_has_the_shared_covariance(last):
+    """The products x xᵀ of two centred rows are equal: their spread, which decides on shrinkage, is 0."""
+    few = len(last)
+    world = World(rows=40 + few, width=4, classes=2)
+    world.labels = np.array([0] * 40 + [1] * few)
+    world.train[40:] = world.train[40] + np.array(last, np.float32)[:, None] * np.array([1, 2, 0, 1], np.float32)
+    mean = world.class_rows()[1].mean(axis=0)
+    expected = few / (40 + few) * multivariate_normal(mean, shared_covariance(world)).pdf(world.test)
     rows = world.class_rows()[0]
     covariance = ledoit_wolf(rows - rows.mean(axis=0), assume_centered=True)[0]
-    expected += 40 / 41 * multivariate_normal(rows.mean(axis=0), covariance).pdf(world.test)
+    expected += 40 / (40 + few) * multivariate_normal(rows.mean(axis=0), covariance).pdf(world.test)
     np.testing.assert_allclose(world.score(Density()), -np.log(expected), rtol=1e-4)
+
+
+def test_the_density_is_high_on_new_examples_of_a_class_with_two_rows():
+    generator = np.random.default_rng(2)
+    world = World(rows=200, width=16, classes=3)
+    centres = np.eye(16)[:3] * 20
+    world.labels = np.array([0] * 99 + [1] * 99 + [2] * 2)
+    world.train = (centres[world.labels] + generator.normal(size=(200, 16))).astype(np.float32)
+    inside = (centres[[2] * 50] + generator.normal(size=(50, 16))).astype(np.float32)
+    outside = (generator.normal(size=(50, 16)) - centres[[2] * 50]).astype(np.float32)
+    assert world.score(Density(), inside).max() < world.score(Density(), outside).min()
 
 
 def test_covariances_of_too_many_classes_are_refused_by_name():

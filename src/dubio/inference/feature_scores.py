@@ -323,12 +323,14 @@ class NearestNeighbours(FeatureScore):
         return nearest.amax(1).sqrt()
 
 
-@part("density")
+@part("density", version=2)
 @dataclass(frozen=True)
 class Density(FeatureScore):
     """The negative log-density of a mixture with one Gaussian per class, as DDU has it.
 
-    A class of one row, or of equal ones, has no covariance of its own and takes the one that all classes share.
+    A class with fewer than three different rows takes the covariance that all classes share. Of two rows x and −x the
+    products x xᵀ are equal, so that nothing would shrink a covariance of rank one: its inverse is 10⁸ times as large in
+    every other direction, and new examples of the class would lie outside of it.
     """
 
     name: ClassVar[str] = "density"
@@ -350,9 +352,8 @@ class Density(FeatureScore):
         total = sum(map(len, rows.values()))
         roots, heights = [], []
         for label, own in rows.items():
-            varies = bool((train.features[own] != train.features[own[0]]).any())
             root = shared
-            if varies:
+            if _has_three_different(train.features[own]):
                 root = inverse_root(shrunk(block - means[label] for block in train.blocks(own)))
             half_determinant = -root.diagonal().log().sum()  # of L = R⁻¹
             constant = 0.5 * len(root) * math.log(2.0 * math.pi)
@@ -422,6 +423,12 @@ def _class_means(train: TrainingFeatures) -> tuple[dict[int, Tensor], Callable[[
     rows = train.by_class()
     means = {label: train.mean(own) for label, own in rows.items()}
     return means, lambda: (block - means[label] for label, own in rows.items() for block in train.blocks(own))
+
+
+def _has_three_different(rows: Tensor) -> bool:
+    """Return whether at least three of the rows differ from each other."""
+    others = rows[(rows != rows[0]).any(dim=1)]
+    return len(others) > 0 and bool((others != others[0]).any())
 
 
 def _squared_distances(one: Tensor, other: Tensor) -> Tensor:
