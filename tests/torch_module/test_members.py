@@ -192,6 +192,33 @@ def test_mimo_widens_the_layers_that_read_the_inputs(kind, wide):
     assert changed == {f"{layer}.weight": (8, 12) for layer in wide}
 
 
+class Sequences(nn.Module):
+    """A dense layer for every step of a sequence, and the mean over steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.first(x).relu().mean(dim=1))
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_mimo_lays_the_features_of_each_step_of_a_sequence_side_by_side(steps):
+    inputs = torch.randn(7, steps, 5, generator=torch.Generator().manual_seed(0))
+    model = wrap(Sequences(), Recipe("mimo", edits=(MIMO(3),)), inputs)
+    rows, examples = model.train().network.arrangement(inputs, 7)
+    expected = inputs[examples.unflatten(0, (7, 3))].transpose(1, 2).flatten(2)  # [rows, steps, members · features]
+    torch.testing.assert_close(rows, expected)
+    with torch.no_grad():
+        logits = model.eval().by_sample(model(inputs), 7)
+        first = model.network.stages[1].module.first
+        hidden = (inputs @ first.weight.unflatten(1, (3, 5)).sum(1).T + first.bias).relu().mean(1)
+        weights, biases = (t.unflatten(0, (3, 3)) for t in (model.head.linear.weight, model.head.linear.bias))
+        for member in range(3):
+            torch.testing.assert_close(logits[member], hidden @ weights[member].T + biases[member])
+
+
 def test_inputs_in_parts_cannot_lie_side_by_side():
     words = "must read them whole; layer 'left' reads a part of them"
     refused(words, "mimo", network=lambda: Parallel(2), train=table(), epochs=1)

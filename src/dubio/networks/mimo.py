@@ -13,6 +13,7 @@ Every example is r times the input of every member, so that the loss of an examp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
@@ -38,20 +39,32 @@ from dubio.networks.rank_one import offered_layers
 
 
 class JoinInputs(Stage):
-    """The inputs of all members, their channels side by side; an example alone is repeated for each member."""
+    """The inputs of all members, their channels side by side; an example alone is repeated for each member.
 
-    def __init__(self, members: int) -> None:
+    Channels are the second axis. Of sequences ``[B, T, features]`` that a dense layer reads step by step they are the
+    last one.
+
+    Attributes:
+        features: Inputs of the dense layers that read the data, before they were widened; 0 where convolutions do.
+    """
+
+    def __init__(self, members: int, features: int) -> None:
         """Join the inputs of ``members``."""
         super().__init__()
-        self.members = members
+        self.members, self.features = members, features
+
+    def joined(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the inputs of all members side by side."""
+        by_step = inputs[0].ndim > 2 and inputs[0].shape[-1] == self.features
+        return torch.cat(list(inputs), dim=-1 if by_step else 1)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Return ``[B, M · channels, …]``."""
+        """Return ``[B, M · channels, …]``, or ``[B, T, M · features]``."""
         if self.training:  # arranged already
             return h
         if not isinstance(h, Tensor) or h.ndim < 2 or not h.is_floating_point():
             raise UserError("mimo: needs inputs [batch, channels, …] of numbers, which can be laid side by side.")
-        return torch.cat([h] * self.members, dim=1)
+        return self.joined([h] * self.members)
 
 
 class Shuffled(Arrangement):
@@ -72,7 +85,7 @@ class Shuffled(Arrangement):
         permutations = [torch.randperm(shuffled, generator=self.generator) for _ in range(members)]
         own = torch.stack([torch.cat([order[:shuffled][p], order[shuffled:]]) for p in permutations], dim=1)
         inputs = cast(Tensor, batch)
-        return torch.cat([inputs[index.to(inputs.device)] for index in own.unbind(1)], dim=1), own.flatten()
+        return self._join[0].joined([inputs[index.to(inputs.device)] for index in own.unbind(1)]), own.flatten()
 
 
 @part("mimo")
@@ -105,9 +118,11 @@ class MIMO(MemberEdit):
             raise UserError(f"mimo: {reason}; use another network.")
         layers = _first_layers(model)
         own_heads("mimo", model, self.size, model.network.width)
+        dense = [layer.in_features for layer in layers if isinstance(layer, nn.Linear)]
+        features = dense[0] if len(dense) == len(layers) else 0
         for layer in layers:
             self._widen(layer)
-        join, network = JoinInputs(self.size), model.network
+        join, network = JoinInputs(self.size, features), model.network
         network.stages = nn.ModuleList([join, *network.stages, RepeatFeatures(self.size)])
         network.arrangement = Shuffled(join, self.repetitions, self.repeated_inputs)
         set_members(model, self.size)
