@@ -62,9 +62,11 @@ def test_it_is_the_fit_of_a_registered_network_of_the_same_layers(name):
 
 
 def test_a_module_without_a_plain_last_layer_has_no_features_to_score():
-    told = {"network": lambda: nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), "train": table()}
-    with pytest.raises(dubio.UserError, match="plain dense one with a bias, behind which the features end"):
-        dubio.fit("posthoc", **told, epochs=1)
+    needs = "plain dense one with a bias, behind which the features end"
+    behind, unbiased = nn.Sequential(nn.Linear(4, 3), nn.Hardtanh()), nn.Sequential(nn.Linear(4, 3, bias=False))
+    for module, reason in ((behind, "the module's outputs are not those of layer '0'"), (unbiased, "'0' has no bias")):
+        with pytest.raises(dubio.UserError, match=f"{needs}; .*{reason}"):
+            dubio.fit("posthoc", network=module, train=table(), epochs=1)
     with pytest.raises(dubio.UserError, match=r"'ddu' cannot be used on your own module: .*spectral_norm") as refusal:
         dubio.fit("ddu", network=perceptron, train=table(), epochs=1)
     assert "gp-head" not in str(refusal.value)  # it is refused there, too

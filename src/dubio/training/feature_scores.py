@@ -64,8 +64,9 @@ class FeatureScores(Collector):
             raise UserError(f"scores of features need one set of features per example; given {model.network.sets}.")
         layer = getattr(model.head, "linear", None)
         if isinstance(layer, nn.Identity):
+            reason = model.head.missing or "this module has none"
             raise UserError("scores of features need a last layer that is a plain dense one with a bias, behind which "
-                            "the features end; this module has none.")  # fmt: skip
+                            f"the features end; {reason}.")  # fmt: skip
         for score in self.scores:
             if score.needs_last_layer and not (model.head.outputs_logits and isinstance(layer, nn.Linear)):
                 kind = type(model.head).__name__
