@@ -33,6 +33,14 @@ def spec_of(name, inputs="table", **arguments):
     return task, recipe, fit_spec(recipe, task, encoding, NetworkSpec(*SMALL_NETWORKS[inputs]), seed=0, member=0)
 
 
+def test_a_batch_that_would_leave_masks_without_examples_is_refused():
+    words = r"masksembles: batch must be at least 4: an example of a batch trains one of 4 members.*; given 3\."
+    with pytest.raises(UserError, match=words):
+        METHODS.make("masksembles", batch=3)
+    METHODS.make("masksembles", batch=4)
+    METHODS.make("batch-ensemble", batch=1)  # every example trains every member
+
+
 def test_there_is_one_method_for_each():
     assert set(NAMES) == {"packed-ensemble", "batch-ensemble", "masksembles", "multi-head", "mimo"}
 

@@ -94,6 +94,10 @@ class Recipe:
             raise UserError(f"{self.name}: {' and '.join(splitting)} would each make members; choose one of them.")
         for edit in self.edits:
             check_prior(self.name, edit, self.optimiser)
+            least = getattr(edit, "least_batch", 1)
+            if self.objective.batch < least:
+                reason = f"an example of a batch trains one of {least} members, and some would have none"
+                raise UserError(f"{self.name}: batch must be at least {least}: {reason}; given {self.objective.batch}.")
         if self.start is not None and not (self.start.collect.continues or self.collect.centres):
             collector = name_of(self.start.collect)
             raise UserError(

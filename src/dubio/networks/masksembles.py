@@ -47,6 +47,11 @@ class Masksembles(MemberEdit):
         if self.scale < 1.0:
             raise UserError(f"masksembles: scale must be at least 1, where masks are the same; given {self.scale}.")
 
+    @property
+    def least_batch(self) -> int:
+        """M: of a smaller batch, whose example i trains member i, the last members would get none."""
+        return self.size
+
     def apply(self, model: Model) -> None:
         """Mask the inputs of the layers.
 

@@ -29,12 +29,18 @@ class MemberEdit(Edit):
     Attributes:
         size: M, the number of members.
         redraws: The layers whose weights it draws anew, in words; empty where all weights are a start.
+        least_batch: Smallest batch that trains every member.
     """
 
     random: ClassVar[bool] = False
     redraws: ClassVar[str] = ""
 
     size: int
+
+    @property
+    def least_batch(self) -> int:
+        """One example, where each trains all members."""
+        return 1
 
     @property
     def sets(self) -> int:
