@@ -138,14 +138,48 @@ def test_mahalanobis_is_the_distance_from_the_nearest_mean(rows):
     np.testing.assert_allclose(world.score(Mahalanobis()), distances(world, shared_covariance(world)), rtol=1e-6)
 
 
+def all_rows_covariance(world, covariance):
+    """By the law of total variance: that within classes, and that of their means."""
+    mean = world.train.astype(np.float64).mean(axis=0)
+    for rows in world.class_rows().values():
+        offset = rows.mean(axis=0) - mean
+        covariance = covariance + len(rows) / len(world.train) * np.outer(offset, offset)
+    return mean, covariance
+
+
 @pytest.mark.parametrize("rows", [60, 5])
 def test_relative_mahalanobis_subtracts_the_distance_from_all_rows(rows):
     world = World(rows=rows)
-    mean = world.train.astype(np.float64).mean(axis=0)
-    precision = np.linalg.inv(ledoit_wolf(world.train - mean, assume_centered=True)[0])
-    background = [(x - mean) @ precision @ (x - mean) for x in world.test.astype(np.float64)]
+    mean, covariance = all_rows_covariance(world, shared_covariance(world))
+    background = [(x - mean) @ np.linalg.inv(covariance) @ (x - mean) for x in world.test.astype(np.float64)]
     expected = np.array(distances(world, shared_covariance(world))) - background
     np.testing.assert_allclose(world.score(RelativeMahalanobis()), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_of_many_rows_the_covariances_of_relative_mahalanobis_are_the_empirical_ones():
+    world = World(rows=50_000, width=4)
+    centred = world.train.astype(np.float64) - world.train.astype(np.float64).mean(axis=0)
+    background = np.linalg.inv(centred.T @ centred / len(centred))
+    residuals = np.concatenate([rows - rows.mean(axis=0) for rows in world.class_rows().values()])
+    mean = world.train.astype(np.float64).mean(axis=0)
+    expected = np.array(distances(world, residuals.T @ residuals / len(residuals)))
+    expected -= [(x - mean) @ background @ (x - mean) for x in world.test.astype(np.float64)]
+    np.testing.assert_allclose(world.score(RelativeMahalanobis()), expected, rtol=0.01, atol=0.01)
+
+
+def test_a_unit_that_is_dead_in_training_makes_no_example_more_certain():
+    generator = np.random.default_rng(0)
+    world = World(rows=2000, width=32, classes=10)
+    means = generator.normal(size=(10, 32))
+    world.train = (means[world.labels] + generator.normal(size=(2000, 32))).astype(np.float32)
+    world.train[:, :3] = 0.0
+    inside = (means[np.arange(50) % 10] + generator.normal(size=(50, 32))).astype(np.float32)
+    inside[:, :3] = 0.0
+    fires = inside.copy()
+    fires[:, :3] = 0.5
+    before = world.score(RelativeMahalanobis(), inside)
+    np.testing.assert_allclose(world.score(RelativeMahalanobis(), fires), before, atol=1e-6)
+    assert (world.score(Mahalanobis(), fires) > world.score(Mahalanobis(), inside)).all()
 
 
 def test_a_class_without_training_rows_is_no_nearest_class():

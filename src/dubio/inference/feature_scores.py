@@ -265,10 +265,15 @@ class Mahalanobis(FeatureScore):
         return _squared_distances(whitened, statistics["means"]).amin(1)
 
 
-@part("relative_mahalanobis")
+@part("relative_mahalanobis", version=2)
 @dataclass(frozen=True)
 class RelativeMahalanobis(FeatureScore):
-    """:class:`Mahalanobis` less the squared distance from the mean of all rows, in units of their covariance."""
+    """:class:`Mahalanobis` less the squared distance from the mean of all rows, in units of their covariance.
+
+    The covariance of all rows is Σ₀ = Σ + Σ_c π_c (μ_c − μ)(μ_c − μ)ᵀ with the Σ of the classes, so that directions in
+    which no row varies, and both covariances are what shrinkage made of them, count the same in both distances. With
+    a shrinkage of its own, Σ₀ could be the smaller one there, and examples off the training data score as certain.
+    """
 
     name: ClassVar[str] = "relative_mahalanobis"
     needs_classes: ClassVar[bool] = True
@@ -276,8 +281,10 @@ class RelativeMahalanobis(FeatureScore):
     def fit(self, train: TrainingFeatures) -> Statistics:
         """Return the statistics of the classes, and those of all rows."""
         of_classes = Mahalanobis().fit(train)
-        root = inverse_root(shrunk(block - of_classes["mean"] for block in train.blocks()))
-        return {**of_classes, "root_of_all": root}
+        counts = torch.tensor([len(rows) for rows in train.by_class().values()], dtype=torch.float64)
+        root, means = of_classes["root"], of_classes["means"]  # with Σ = L Lᵀ, Σ₀ = L (I + Σ_c π_c m_c m_cᵀ) Lᵀ
+        between = (means * (counts / counts.sum())[:, None]).T @ means
+        return {**of_classes, "root_of_all": inverse_root(torch.eye(len(root), dtype=root.dtype) + between) @ root}
 
     def score(self, statistics: Statistics, features: Tensor, last: LastLayer) -> Tensor:
         """Return the difference of the two squared distances."""
