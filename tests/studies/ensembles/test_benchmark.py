@@ -57,6 +57,14 @@ def test_a_task_is_asked_for_by_what_results_call_it(preset: str) -> None:
         assert {entry.called or entry.name for entry in chosen} == {name}
 
 
+def test_mimo_in_a_small_network_repeats_as_many_inputs_as_its_paper_on_imagenet() -> None:
+    """Havasi et al. (2021), ImageNet with ResNet-50: an input repetition of 0.6, since capacity is short."""
+    benchmark = load_benchmark("ensembles", "small-cheap")
+    given = method_arguments(benchmark, entry_of(benchmark, "cifar10", "vgg-small"))["mimo"]
+    (edit,) = make_method(benchmark, "mimo", given, {}).edits
+    assert vars(edit) == {"size": 3, "repetitions": 1, "repeated_inputs": 0.6}
+
+
 TABLE_2 = {
     "vgg16-bn": (0.05, 400, 5e-4),
     "preresnet": (0.1, 300, 3e-4),
