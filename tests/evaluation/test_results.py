@@ -112,3 +112,14 @@ def test_copies_of_a_system_make_no_verdict_stricter():
     beside = dubio.compare(two | {"copy": logits[0].copy(), "copy 2": logits[1].copy()}, labels, **options).tests
     for metric, tests in alone.items():
         assert [test for test in beside[metric] if {test.first, test.second} == {"a", "b"}] == list(tests)
+
+
+def test_a_pair_without_a_test_is_not_judged():
+    """It read "not significantly different", with (+nan, +nan) for an interval and inf for what is detectable."""
+    labels, rng = np.r_[1, np.zeros(29, dtype=int)], np.random.default_rng(0)
+    systems = {name: {"logits": rng.normal(size=(30, 2)), "labels": labels} for name in "ab"}
+    lines = repr(dubio.compare(systems, metrics=["accuracy", "class_auroc"])).splitlines()
+    (judged,) = (line for line in lines if line.startswith("accuracy") and "a − b" in line)
+    (single,) = (line for line in lines if line.startswith("class_auroc") and "a − b" in line)
+    assert [("not judged" in line, "nan" in line) for line in (single, judged)] == [(True, False), (False, False)]
+    assert "Not judged: too few examples, groups or rows of a class for a test." in lines

@@ -12,6 +12,7 @@ from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
 from dubio.statistics.paired import (
     align,
+    deciding_units,
     in_domain_rows,
     make_the_same,
     mcnemar,
@@ -299,6 +300,56 @@ def test_pairs_of_systems_alike_keep_the_level_under_metrics_without_values_per_
             different[name] += test.p <= 0.05
     limit = draws * 0.05 + 3 * np.sqrt(draws * 0.05 * 0.95)
     assert {name: count for name, count in different.items() if count > limit} == {}
+
+
+def rare_pair(seed, rows, rare, strength=0.0):
+    """Two systems alike in distribution on two classes, of which the second has a few rows alone."""
+    rng, labels = np.random.default_rng(seed), np.r_[np.ones(rare, dtype=int), np.zeros(rows - rare, dtype=int)]
+    odds = rng.normal(size=(2, rows)) + strength * labels
+    return {
+        name: Predictions(np.stack([np.zeros(rows), own], axis=1)[None].astype(np.float32), labels)
+        for name, own in zip("ab", odds, strict=True)
+    }
+
+
+def test_an_area_between_classes_keeps_its_level_where_one_is_rare():
+    """With the degrees of freedom of all rows 22 % of these pairs were called different; of two positives 35 %."""
+    metric, draws = [metric_named("class_auroc")], 250
+    p = [pair_tests(rare_pair(s, 200, 3), metric, replicates=2)["class_auroc"][0].p for s in range(draws)]
+    assert np.mean(np.array(p) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / draws)
+
+
+def test_the_units_of_an_area_follow_from_the_sides():
+    two, one = (next(iter(rare_pair(0, 10, rare).values())) for rare in (2, 1))
+    freedom = (1 / 2 + 1 / 8) ** 2 / (1 / 4 / 1 + 1 / 64 / 7)
+    metric = metric_named("class_auroc")
+    assert deciding_units(metric, two) == pytest.approx(1 + freedom)
+    assert deciding_units(metric, one) == 1
+    assert deciding_units(metric_named("aurc"), one) == 10
+    pairs = replace(two, group=np.array(["a", "a", "b", "b", *"cccddd"]))
+    assert deciding_units(metric, pairs) == 1  # both positives are of one patient
+    even = next(iter(rare_pair(0, 400, 200).values()))
+    assert deciding_units(metric, even) == pytest.approx(399)
+
+
+def test_areas_of_the_retained_are_not_judged_where_a_class_is_rare():
+    """Of three positives those that both systems retain were few, and 27 % of pairs alike were called different."""
+    metric = metric_named("referral_auc(retained=0.5)")
+    few, enough = (pair_tests(rare_pair(1, 300, n, 1.0), [metric], replicates=50)[metric.name][0] for n in (10, 20))
+    assert (few.p, few.resolves) == (1.0, np.inf)
+    assert np.isfinite(enough.resolves)
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_a_few_examples_that_all_differ_alike_decide_nothing(rows):
+    """Their spread is none, so that p was 0: of two examples, 12.5 % of pairs alike by chance in accuracy."""
+    labels = np.zeros(rows, dtype=int)
+    systems = {name: Predictions(np.full((1, rows, 2), [k, 1 - k], np.float32), labels) for k, name in enumerate("ba")}
+    for name in ("accuracy", "macro_f1"):
+        (test,) = pair_tests(systems, metrics(name), replicates=50)[name]
+        assert (test.p, test.resolves, test.better) == (1.0, np.inf, None)
+    six = {name: own.take(np.arange(6) % rows) for name, own in systems.items()}
+    assert pair_tests(six, metrics("accuracy"), replicates=50)["accuracy"][0].better == "a"
 
 
 def test_no_p_value_is_counted_from_replicates():

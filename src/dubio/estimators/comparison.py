@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from dubio.core.data_frame import data_frame
@@ -21,7 +22,7 @@ from dubio.estimators.scores import (
     referrals,
 )
 from dubio.evaluation.preparation import with_ood
-from dubio.evaluation.results import QUESTION, pair_lines, pairs_remark
+from dubio.evaluation.results import NOT_JUDGED, QUESTION, pair_lines, pairs_remark
 from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
@@ -144,6 +145,7 @@ class EstimatorComparison:
     def _remarks(self) -> list[str]:
         return [
             pairs_remark(self.level),
+            *([NOT_JUDGED] if any(isinf(pair["resolves"]) for pair in self._printed()) else []),
             f"{len(self._printed())} of {len(self.pairs)} tests are printed; .pairs has all.",
             f"quantity={OWN!r}: the uncertainty a system returns, else its predictive entropy.",
         ]

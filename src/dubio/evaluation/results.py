@@ -43,6 +43,8 @@ DETECTION = {
 }  # fmt: skip
 """The printed figures of a detection, with their headings."""
 
+NOT_JUDGED = "Not judged: too few examples, groups or rows of a class for a test."
+
 QUESTION: Question = "systems"
 """What predictions can answer: of the trainings behind them there is one each."""
 
@@ -296,6 +298,7 @@ class SystemComparison(Result):
             notes.append("*: the best value. It need not be better than the others by more than chance.")
         if self.tests:
             notes.append(pairs_remark(self.level))
+            notes += [NOT_JUDGED] if any(math.isinf(pair["resolves"]) for pair in self.pairs) else []
             if len(self.evaluations) > FEW:
                 notes.append("Only pairs with the best system of each metric are printed; .pairs and --json have all.")
             else:
@@ -422,9 +425,11 @@ def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     places = [name for name in ("split", "metric") if pairs and name in pairs[0]]
     rows = [[*places, "first − second", "verdict", "difference", "p (Holm)", "detectable"]]
     for pair in pairs:
-        verdict = f"{pair['better']} is better" if pair["better"] else "not significantly different"
-        interval = f"{pair['difference']:+.4f} ({pair['low']:+.4f}, {pair['high']:+.4f})"
-        facts = [verdict, interval, f"{pair['adjusted_p']:.3g}", number_text(pair["resolves"])]
+        facts = ["not judged", f"{pair['difference']:+.4f}", "–", "–"]
+        if math.isfinite(pair["resolves"]):
+            verdict = f"{pair['better']} is better" if pair["better"] else "not significantly different"
+            interval = f"{pair['difference']:+.4f} ({pair['low']:+.4f}, {pair['high']:+.4f})"
+            facts = [verdict, interval, f"{pair['adjusted_p']:.3g}", number_text(pair["resolves"])]
         rows.append([*(pair[name] for name in places), f"{pair['first']} − {pair['second']}", *facts])
     return [*text_table(rows), ""] if pairs else []
 

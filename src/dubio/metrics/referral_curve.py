@@ -35,7 +35,8 @@ NHS_POINT = (0.85, 0.80)
 """Sensitivity and specificity asked of diabetic-retinopathy screening (R §2.4)."""
 
 
-_of_sides = partial(metric, better="higher", needs={"labels", "two_classes", "probs"})
+_of_sides = partial(metric, better="higher", needs={"labels", "two_classes", "probs"}, least_units=15)
+"""With few rows of a class only some of them are retained, and others in another system: how many decide is unknown."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ from dubio.reporting.wording import counted
 from dubio.statistics.bootstrap import Interval, basis, guarded, metric_statistic, replicate, units_of
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 from dubio.statistics.learning import enough_exchanges, gain_of
-from dubio.statistics.paired import enough_replicates, units_of_smaller_side
+from dubio.statistics.paired import deciding_units, enough_replicates, units_of_smaller_side
 from dubio.statistics.trainings import ENOUGH
 from dubio.statistics.trainings import Key as Fits
 from dubio.statistics.verdicts import ALPHA
@@ -290,7 +290,8 @@ class Scorer:
                 units = units_of(basis_rows)
                 forms = {metric.name: metric_statistic(metric, basis_rows) for metric in own}
                 draws = replicate(forms, units, replicates=count, seed=0)
-                table.add_draws(*facts, draws, units.count)
+                for metric in own:
+                    table.add_draws(*facts, {metric.name: draws[metric.name]}, deciding_units(metric, basis_rows))
 
     def _score_parts(self, item: Visit) -> None:
         """Add the scores of an ensemble without some of its fits, where its runs alone do not say how trainings vary.

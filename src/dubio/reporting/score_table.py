@@ -200,7 +200,7 @@ class ScoreTable:
         self._rows: dict[Key, tuple[FloatArray, int]] = {}
         self._units: dict[tuple[str, str, str], tuple[StrArray | None, int | None]] = {}
         self._intervals: dict[Key, Interval] = {}
-        self._draws: dict[tuple[str, str, str], tuple[dict[str, FloatArray], int]] = {}
+        self._draws: dict[tuple[str, str, str], tuple[dict[str, FloatArray], float]] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
         self._pairs: dict[tuple[str, tuple[str, ...], str], Pairs] = {}
@@ -268,7 +268,7 @@ class ScoreTable:
         self._intervals |= {(task.key, split.name, run.method, name): own for name, own in intervals.items()}
 
     def add_draws(
-        self, task: TaskView, split: SplitView, run: MethodRun, draws: Mapping[str, FloatArray], units: int
+        self, task: TaskView, split: SplitView, run: MethodRun, draws: Mapping[str, FloatArray], units: float
     ) -> None:
         """Add a trained system's scores on bootstrap replicates, the same for all; for metrics without rows.
 
@@ -277,7 +277,7 @@ class ScoreTable:
             split: The split.
             run: The system.
             draws: Metric → its value on every replicate.
-            units: The number of examples or groups that were resampled.
+            units: The number of examples or groups that determine the variance.
         """
         for metric, values in draws.items():
             self._draws.setdefault((task.key, split.name, metric), ({}, units))[0][run.method] = values
