@@ -104,7 +104,8 @@ class DetectionVariances:
         pair, errors = frozenset((first, second)), []
         for split in splits:
             runs = self._runs.get((task, split, method), [])
-            if not runs or not all(pair in run for run in runs) or self._freedom[task, split] < 1:
+            unknown = any(np.isnan(run.get(pair, np.nan)) for run in runs)
+            if not runs or unknown or self._freedom[task, split] < 1:
                 return None
             errors.append(np.mean([sqrt(run[pair]) for run in runs]))
         return float(np.mean(errors)) ** 2, min(self._freedom[task, split] for split in splits)

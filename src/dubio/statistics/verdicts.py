@@ -47,6 +47,10 @@ from dubio.statistics.trainings import (
 
 ALPHA = 0.05
 
+FEWEST_ALIKE = 6
+"""Fewer units that all differ alike say nothing: of n units, each as likely to differ the other way, all do so one way
+with probability 2^(1 − n), and their spread, which is none, would make any difference significant."""
+
 Place = Literal["best", "tied", "behind", "unjudged"]
 """``tied``: not significantly different from the best. ``unjudged``: a variance is not known; no verdict."""
 
@@ -93,7 +97,7 @@ class Rows:
 
     values: Mapping[str, FloatArray]
     group: StrArray | None = None
-    units: int | None = None
+    units: float | None = None
 
     @cached_property
     def _sums(self) -> dict[str, FloatArray]:
@@ -110,9 +114,9 @@ class Rows:
         if not {first, second} <= self.values.keys():
             return None
         units = len(self._sums[first]) if self.units is None else self.units
-        if units < 2:
-            return None
         squares = float(np.sum(np.square(self._sums[first] - self._sums[second])))
+        if units < 2 or (squares == 0.0 and units < FEWEST_ALIKE):
+            return None
         return units / (units - 1) * squares / len(self.values[first]) ** 2, units - 1
 
     def own_term(self, name: str) -> VarianceTerm | None:
@@ -128,11 +132,12 @@ class Replicates:
 
     Attributes:
         values: System → ``[R]``, NaN where the metric is undefined.
-        units: The number of examples or groups that were resampled; of OOD detection those of the smaller side.
+        units: The number of examples or groups that determine the variance: those that were resampled, of OOD detection
+            those of the smaller side, of an area between classes less where one is rare.
     """
 
     values: Mapping[str, FloatArray]
-    units: int
+    units: float
 
     def term(self, first: str, second: str) -> VarianceTerm | None:
         """Return the variance of the difference over replicates."""
@@ -147,7 +152,9 @@ class Replicates:
         defined = draws[~np.isnan(draws)]
         freedom = min(self.units, len(defined)) - 1
         variance = float(defined.var(ddof=1)) if freedom > 0 and np.isfinite(defined).all() else math.nan
-        return (variance, freedom) if math.isfinite(variance) else None
+        if not math.isfinite(variance) or (variance == 0.0 and self.units < FEWEST_ALIKE):
+            return None
+        return variance, freedom
 
 
 Sample = Rows | Replicates
