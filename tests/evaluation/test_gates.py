@@ -288,3 +288,13 @@ def test_junit_of_any_text_is_parsed(text):
     failure = ElementTree.fromstring(RequirementResults((result,)).to_junit().encode("utf-8")).find(".//failure")
     if text.isprintable():
         assert failure.get("message") == text
+
+
+def test_a_few_rows_that_are_all_right_do_not_meet_a_lower_bound():
+    """Their bootstrap interval was (1, 1): five rows met accuracy>=0.9@lower and aurc<0.05@upper."""
+    own = dubio.evaluate({"probs": [[0.9, 0.1]] * 5, "labels": [0] * 5})
+    texts = [str(result) for result in own.require(["accuracy>=0.9@lower", "accuracy>=0.4@lower", "aurc<0.05@upper"])]
+    assert texts[0].endswith("the lower bound is 0.4782, the estimate 1.0000")  # 0.025^(1/5)
+    assert texts[1] == "met: accuracy >= 0.4 @lower"
+    assert texts[2].endswith("groups on which the metric is defined, and replicates that differ")
+    assert "Underpowered: 5 examples, fewer than 50, are too few for a conclusion" in repr(own)

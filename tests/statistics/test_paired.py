@@ -12,13 +12,11 @@ from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
 from dubio.statistics.paired import (
     align,
-    deciding_units,
     in_domain_rows,
     make_the_same,
     mcnemar,
     mcnemar_tests,
     pair_tests,
-    units_of_smaller_side,
 )
 from dubio.statistics.verdicts import Rows, Runs, compare_systems, holm
 
@@ -155,14 +153,6 @@ def test_rows_out_of_distribution_are_left_out_unless_all_are():
     for ood in (np.zeros(400, dtype=bool), np.ones(400, dtype=bool)):
         system = made(1, LABELS, ood=ood)
         assert in_domain_rows(system) is system
-
-
-@pytest.mark.parametrize("flipped", [False, True])
-def test_the_smaller_side_of_a_detection_decides(flipped):
-    ood = (np.arange(20) < 6) != flipped
-    assert units_of_smaller_side(ood, None) == 6
-    group = np.array(["a"] * 3 + ["b"] * 3 + [f"g{k % 5}" for k in range(14)])
-    assert units_of_smaller_side(ood, group) == 2
 
 
 def test_the_seed_of_replicates_is_zero_unless_another_is_asked_for():
@@ -317,19 +307,6 @@ def test_an_area_between_classes_keeps_its_level_where_one_is_rare():
     metric, draws = [metric_named("class_auroc")], 250
     p = [pair_tests(rare_pair(s, 200, 3), metric, replicates=2)["class_auroc"][0].p for s in range(draws)]
     assert np.mean(np.array(p) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / draws)
-
-
-def test_the_units_of_an_area_follow_from_the_sides():
-    two, one = (next(iter(rare_pair(0, 10, rare).values())) for rare in (2, 1))
-    freedom = (1 / 2 + 1 / 8) ** 2 / (1 / 4 / 1 + 1 / 64 / 7)
-    metric = metric_named("class_auroc")
-    assert deciding_units(metric, two) == pytest.approx(1 + freedom)
-    assert deciding_units(metric, one) == 1
-    assert deciding_units(metric_named("aurc"), one) == 10
-    pairs = replace(two, group=np.array(["a", "a", "b", "b", *"cccddd"]))
-    assert deciding_units(metric, pairs) == 1  # both positives are of one patient
-    even = next(iter(rare_pair(0, 400, 200).values()))
-    assert deciding_units(metric, even) == pytest.approx(399)
 
 
 def test_areas_of_the_retained_are_not_judged_where_a_class_is_rare():

@@ -87,7 +87,10 @@ class Requirement:
         if math.isinf(score.value) and self.bound != "estimate":
             return f"the estimate is {number_text(score.value)}, and the bounds of its interval say nothing"
         if math.isnan(value):
-            return "there is no interval, which takes at least two examples or groups on which the metric is defined"
+            return (
+                "there is no interval, which takes at least two examples or groups on which the metric is defined, and "
+                "replicates that differ"
+            )
         if self.holds(value):
             return ""
         text = number_text(value)

@@ -287,7 +287,10 @@ class SystemComparison(Result):
             notes.append(f"No intervals: they need at least two {first.resampled}.")
         elif first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
-                         f"{first.resampled}, seed {first.seed}.")  # fmt: skip
+                         f"{first.resampled}, seed {first.seed}; exact ones of shares such as accuracy.")  # fmt: skip
+        if first.replicates and 1 < first.units < UNDERPOWERED:
+            notes.append(f"Underpowered: {first.units} {first.resampled}, fewer than {UNDERPOWERED}, are too few for a "
+                         "conclusion; intervals, except those of shares, may be too narrow.")  # fmt: skip
         if any(subgroup.units < UNDERPOWERED for values in first.subgroups.values() for subgroup in values.values()):
             notes.append(f"Underpowered: a subgroup of fewer than {UNDERPOWERED} {first.resampled}, too few for a "
                          "conclusion.")  # fmt: skip

@@ -51,10 +51,18 @@ from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
 from dubio.reporting.system_wording import worded_for_systems
 from dubio.reporting.wording import counted
-from dubio.statistics.bootstrap import Interval, basis, guarded, metric_statistic, replicate, units_of
+from dubio.statistics.bootstrap import (
+    Interval,
+    basis,
+    guarded,
+    metric_statistic,
+    replicate,
+    units_of,
+    units_of_smaller_side,
+)
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 from dubio.statistics.learning import enough_exchanges, gain_of
-from dubio.statistics.paired import deciding_units, enough_replicates, units_of_smaller_side
+from dubio.statistics.paired import enough_replicates, tested_units
 from dubio.statistics.trainings import ENOUGH
 from dubio.statistics.trainings import Key as Fits
 from dubio.statistics.verdicts import ALPHA
@@ -291,7 +299,7 @@ class Scorer:
                 forms = {metric.name: metric_statistic(metric, basis_rows) for metric in own}
                 draws = replicate(forms, units, replicates=count, seed=0)
                 for metric in own:
-                    table.add_draws(*facts, {metric.name: draws[metric.name]}, deciding_units(metric, basis_rows))
+                    table.add_draws(*facts, {metric.name: draws[metric.name]}, tested_units(metric, basis_rows))
 
     def _score_parts(self, item: Visit) -> None:
         """Add the scores of an ensemble without some of its fits, where its runs alone do not say how trainings vary.

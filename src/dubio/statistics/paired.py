@@ -22,11 +22,11 @@ from scipy import stats
 from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, Metric, StrArray
-from dubio.metrics.decisions import binary_problems, correct
+from dubio.core.types import FloatArray, Metric, StrArray
+from dubio.metrics.decisions import correct
 from dubio.metrics.metric import score_each
 from dubio.metrics.requirements import labelled, lacking
-from dubio.statistics.bootstrap import Units, basis, guarded, metric_statistic, replicate, units_of
+from dubio.statistics.bootstrap import Units, basis, deciding_units, guarded, metric_statistic, replicate, units_of
 from dubio.statistics.verdicts import PairTest, Replicates, Rows, Runs, Sample, compare_systems
 
 Systems = Mapping[str, Predictions]
@@ -209,7 +209,7 @@ def _samples(metrics: Mapping[Metric, Iterable[str]], systems: Systems, replicat
     for metric in metrics:
         own = rows[metric.name]
         first = next(iter(own.values()))
-        count = deciding_units(metric, first)
+        count = tested_units(metric, first)
         if metric.per_example is None:
             yield Replicates({name: draws[metric.name, name] for name in own}, count)
         else:
@@ -217,44 +217,13 @@ def _samples(metrics: Mapping[Metric, Iterable[str]], systems: Systems, replicat
             yield Rows(values, first.group, count)
 
 
-def deciding_units(metric: Metric, predictions: Predictions) -> float:
-    """Return the number of units that determine the variance of a metric; 1, which has none, where it is not judged.
+def tested_units(metric: Metric, predictions: Predictions) -> float:
+    """Return the number of units that determine the variance of a difference; too few of them count as one.
 
-    Args:
-        metric: The metric.
-        predictions: The rows that it is computed on.
+    One unit has no variance, so that the metric is not judged.
     """
-    if "ood" in metric.needs:
-        count: float = units_of_smaller_side(predictions.ood, predictions.group)
-    else:
-        count = units_between_classes(predictions) if "two_classes" in metric.needs else units_of(predictions).count
+    count = deciding_units(metric, predictions)
     return count if count >= metric.least_units else 1
-
-
-def units_between_classes(predictions: Predictions) -> float:
-    """Return the number of units that determine the variance of an area between classes, such as an AUROC.
-
-    A side of m examples (groups) adds about 1/m to the variance, known from m − 1 degrees of freedom: that of a rare
-    class is most of it. Of all sides together Satterthwaite's degrees of freedom are (Σ 1/m)² / Σ 1/(m² (m − 1)), and
-    the units one more; 1 where a side is a single unit.
-    """
-    units = units_of(predictions)
-    sides = (side for problem in binary_problems(predictions) for side in (problem.positive, ~problem.positive))
-    sizes = np.array([np.count_nonzero(np.bincount(units.index[side])) for side in sides])
-    if sizes.min() < 2:
-        return 1
-    freedom = np.sum(1 / sizes) ** 2 / np.sum(1 / (sizes**2 * (sizes - 1.0)))
-    return min(1 + float(freedom), units.count)
-
-
-def units_of_smaller_side(ood: BoolArray, group: StrArray | None) -> int:
-    """Return the number of examples (groups) that are out of distribution, or of those that are not, if fewer.
-
-    A detection score averages over both sides. With few OOD rows its variance is mostly theirs, and known from no more
-    than their number: with the degrees of freedom of all rows a difference by chance would be significant too often.
-    """
-    names = np.arange(len(ood)) if group is None else group
-    return min(len(np.unique(names[side])) for side in (ood, ~ood))
 
 
 def _units(systems: Systems) -> Units:

@@ -94,9 +94,14 @@ class Subgroups(Section):
         return columns
 
     def _subgroup(self, key: tuple[str, str, str, str, str]) -> Subgroup:
-        names = {name: ("subgroup", *key, name) for name in ("accuracy", "ece", "excess")}
-        intervals = [self.intervals.interval(of, centred=name == "ece") for name, of in names.items()]
-        return Subgroup(self.sizes[key], self.intervals.units(names["ece"]), *intervals)
+        accuracy, error, excess = (("subgroup", *key, name) for name in ("accuracy", "ece", "excess"))
+        return Subgroup(
+            self.sizes[key],
+            self.intervals.units(error),
+            self.intervals.interval(accuracy, "share"),
+            self.intervals.interval(error, "centred"),
+            self.intervals.interval(excess),
+        )
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield, for each column, its calibration table, a figure of overconfidence, and accuracy on demand."""
