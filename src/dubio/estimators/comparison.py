@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isinf
+from math import isfinite, isinf
 from typing import TYPE_CHECKING, Any
 
 from dubio.core.data_frame import data_frame
@@ -27,7 +27,7 @@ from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.requirements import has_labels
-from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
+from dubio.statistics.bootstrap import metric_statistic, replicate, units_of, units_of_errors
 from dubio.statistics.paired import enough_replicates, pair_tests
 from dubio.statistics.verdicts import PairTest, Replicates, judge_differences
 
@@ -131,9 +131,12 @@ class EstimatorComparison:
         for split, gains in self.gains.items():
             for name, gain in gains.items():
                 direction = "better than random" if gain.value > 0 else "worse than random"
-                verdict = direction if gain.significant else "not significantly different from random"
-                interval = f"{gain.value:+.4f} ({gain.low:+.4f}, {gain.high:+.4f})"
-                rows.append([split, name, interval, f"{gain.adjusted_p:.3g}", verdict])
+                facts = [f"{gain.value:+.4f}", "–", "not judged: too few errors"]
+                if isfinite(gain.low):
+                    verdict = direction if gain.significant else "not significantly different from random"
+                    interval = f"{gain.value:+.4f} ({gain.low:+.4f}, {gain.high:+.4f})"
+                    facts = [interval, f"{gain.adjusted_p:.3g}", verdict]
+                rows.append([split, name, *facts])
         return [*text_table(rows), ""] if len(rows) > 1 else []
 
     def _printed(self) -> list[dict[str, Any]]:
@@ -207,10 +210,10 @@ def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dic
     forms = {name: metric_statistic(metric, rows) for name, rows in labelled.items()}
     units = units_of(next(iter(labelled.values())))
     count = enough_replicates(options.replicates, len(systems), options.level)
-    sample = Replicates(replicate(forms, units, replicates=count, seed=options.seed), units.count)
+    draws = replicate(forms, units, replicates=count, seed=options.seed)
     differences = {}
     for name, rows in labelled.items():
-        term = sample.own_term(name)
+        term = Replicates(draws, units_of_errors(rows)).own_term(name)
         differences[name, RANDOM] = metric.compute(rows), [] if term is None else [term]
     tests = judge_differences(differences, metric.better, alpha=1.0 - options.level)
     return {t.first: Gain(t.difference, t.low, t.high, t.adjusted_p, t.better is not None) for t in tests}

@@ -47,7 +47,7 @@ from dubio.reporting.section import Block, Collected, Figure, Headline, Json, Se
 from dubio.reporting.style import CONTROL, RULE, Style
 from dubio.reporting.tables import Column, Table, TableCell, interval_cell, value_cell
 from dubio.reporting.wording import file_name, listed, term
-from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic
+from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic, units_of_errors
 from dubio.statistics.subgroups import UNDERPOWERED
 
 if TYPE_CHECKING:
@@ -141,13 +141,14 @@ class TwoClassReferral(Section):
         item.values |= values_at_fractions(curve.accuracy, curve.auc)
         if item.is_shown:
             self.scores.add(item, retained_scores(labelled, curve))
-            self.intervals.add(("gain", *item.key), labelled, gain_statistics(labelled))
+            deciding = units_of_errors(labelled)
+            self.intervals.add(("gain", *item.key), labelled, gain_statistics(labelled), deciding)
 
     def gain(self, *key: str) -> Gain:
         """Return the gain over random referral of a task, split and method."""
         area, gain = (self.intervals.interval(("gain", *key, name)) for name in ("area", "gain"))
         sums = self.intervals.sums["gain", *key, "gain"]
-        return Gain(area, gain, sums.units, len(sums.draws))
+        return Gain(area, gain, sums.units.count, len(sums.draws))
 
     def gains(self, task: TaskView) -> dict[str, dict[str, Gain]]:
         """Return split → method → its gain over random referral."""
