@@ -324,6 +324,8 @@ class Scorer:
 
     def _score_in_domain(self, item: Visit) -> None:
         item.values |= at_thresholds(item.report.source, item.task, item.run, item.predictions)
+        if item.is_in_domain_test and item.has_labels:
+            _add_accuracy_changes(item)
         if item.is_in_domain_test and not np.isnan(item.values.get(RANKED_BY, np.nan)):
             fitted = cross_validate(item.predictions)
             fits = item.report.scores.temperatures.setdefault((item.task.key, item.run.method), TemperatureFits())
@@ -334,9 +336,7 @@ class Scorer:
     def _score_shifted(self, item: Visit) -> None:
         before, group = item.in_domain or InDomain(), item.predictions.group
         if item.split.kind == "shift" and item.task.has_positive_side and item.is_shown and item.has_labels:
-            labelled = item.predictions.labelled
-            changes = accuracy_changes(labelled, quantity=REFERRED_BY, retained=RETAINED_SHARE)
-            item.report.scores.add_rows(item.task, item.split, item.run, {ACCURACY_CHANGE: changes}, labelled.group)
+            _add_accuracy_changes(item)
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
         item.report.scores.detection.add(item.key, before.uncertainties, item.uncertainties, (before.group, group))
@@ -353,3 +353,10 @@ class Scorer:
             item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups, units)
         if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:
             item.values[GAP] = before.values["accuracy"] - item.values["accuracy"]
+
+
+def _add_accuracy_changes(item: Visit) -> None:
+    """Add what referral changes of the accuracy on every example of a split."""
+    labelled = item.predictions.labelled
+    changes = accuracy_changes(labelled, quantity=REFERRED_BY, retained=RETAINED_SHARE)
+    item.report.scores.add_rows(item.task, item.split, item.run, {ACCURACY_CHANGE: changes}, labelled.group)

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dubio.core.predictions import Predictions
 from dubio.reporting.build import build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.measures import ACCURACY_CHANGE, RANKED_BY, referral_name
+from dubio.reporting.prediction_files import open_systems
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, TemperatureFits
 from dubio.reporting.sections.findings import (
@@ -102,17 +104,50 @@ def test_a_verdict_against_the_best_is_not_one_of_every_pair(run: RunView) -> No
     assert sentence.startswith("No other method is significantly different from it: the next, MC dropout, is 0.01")
 
 
-def test_referral_that_helps_nobody_is_not_said_to_raise_the_accuracy(run: RunView) -> None:
+@pytest.mark.parametrize(
+    ("value", "spread", "words"),
+    [
+        (0.99, 0.5, " raises the accuracy on the others from "),
+        (0.2, 0.5, " lowers the accuracy on the others from "),
+        (0.81, 0.5, " does not significantly change the accuracy on the others, "),
+        (0.79, 0.5, " does not significantly change the accuracy on the others, "),
+        (0.8, 0.5, " does not change the accuracy on the others, "),
+        (0.99, None, "Whether referring its most uncertain 20% of examples changes the accuracy on the others is not "),
+    ],
+)
+def test_referral_is_said_to_change_the_accuracy_where_examples_show_it(
+    run: RunView, value: float, spread: float | None, words: str
+) -> None:
+    """Whatever was not zero was said to raise or to lower the accuracy, of uncertainties that say nothing, too."""
     task = run.tasks[0]
     best = leader(run, task)
-    for value, verb in ((0.99, " raises the"), (0.2, " lowers the"), (0.8, " does not change the")):
-        changed = {referral_name("referral_accuracy", 0.8): value, referral_name("referral_accuracy", 1.0): 0.8}
-        scores = [
-            replace(score, value=changed.get(score.metric, score.value))
-            for score in run.scores.scores
-            if (score.task, score.method) == (task.key, best)
-        ]
-        assert verb in referral_gain(with_scores(run, scores), task)
+    assert best is not None
+    changed = {referral_name("referral_accuracy", 0.8): value, referral_name("referral_accuracy", 1.0): 0.8}
+    scores = [
+        replace(score, value=changed.get(score.metric, score.value))
+        for score in run.scores.scores
+        if (score.task, score.method) == (task.key, best)
+    ]
+    view = with_scores(run, scores)
+    if spread is not None:
+        facts = SimpleNamespace(key=task.key), SimpleNamespace(name=task.in_domain.name), SimpleNamespace(method=best)
+        rows = np.random.default_rng(0).normal(size=400)
+        own = {ACCURACY_CHANGE: value - 0.8 + spread * (rows - rows.mean())}
+        view.scores.add_rows(*facts, own, None)  # type: ignore[arg-type]
+    assert words in referral_gain(view, task)
+
+
+def test_an_uncertainty_that_says_nothing_is_rarely_said_to_change_the_accuracy() -> None:
+    """Of a fifth of errors that are anywhere in the order, it was said of all but one in fifty."""
+    rng, said = np.random.default_rng(0), []
+    for _ in range(8):
+        labels = rng.integers(0, 2, 150)
+        chosen = np.where(rng.random(150) < 0.2, 1 - labels, labels)
+        logits = (1 + rng.random(150))[:, None] * np.eye(2)[chosen]
+        system = open_systems({"system": Predictions(logits[None].astype(np.float32), labels)})
+        view = build_report(system.source, system.manifest).run
+        said.append(referral_gain(view, view.tasks[0]))
+    assert sum("does not significantly change" in sentence for sentence in said) >= 7
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def retained_and_all(run: RunView, task: TaskView, split: str, method: str) -> t
 
 
 def referral_gain(run: RunView, task: TaskView) -> str:
-    """Return the accuracy of the leader when the most uncertain fifth is referred."""
+    """Return how the accuracy of the leader changes when the most uncertain fifth is referred, where that is shown."""
     best = leader(run, task)
     if best is None:
         return ""
@@ -245,6 +245,12 @@ def referral_gain(run: RunView, task: TaskView) -> str:
     start = f"Referring its most uncertain {1 - RETAINED_SHARE:.0%} of examples"
     if retained.mean == everything.mean:
         return f"{start} does not change the accuracy on the others, {cell_text(retained)}; nor would random referral."
+    values = f"{cell_text(everything)} before and {cell_text(retained)} after"
+    change = run.scores.accuracy_change(task, task.in_domain.name, best, retained, everything)
+    if change is None:
+        return f"Whether r{start[1:]} changes the accuracy on the others is not judged: {values}."
+    if two_sided_p(*change) > ALPHA:
+        return f"{start} does not significantly change the accuracy on the others, {values}."
     verb = "raises" if retained.mean > everything.mean else "lowers"
     values = f"from {cell_text(everything)} to {cell_text(retained)}"
     return f"{start} {verb} the accuracy on the others {values}; random referral would not change it."
