@@ -242,3 +242,86 @@ def test_an_own_score_with_the_name_of_a_built_in_one_is_refused_on_reading(tmp_
             read_predictions(tmp_path / file)
     (tmp_path / "b.csv").write_text(f"p0,p1,score.own_{name}\n0.7,0.3,1\n")
     assert list(read_predictions(tmp_path / "b.csv").scores) == [f"own_{name}"]
+
+
+def write_rows(path, names, rows):
+    path.write_text("\n".join([names, *(",".join(map(str, row)) for row in rows)]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def four(tmp_path):
+    """Four rows with ids, in an array file, a table, and a table of two samples per row; all answers are right."""
+    right, probs = {"a": 0, "b": 1, "c": 1, "d": 0}, np.array([[0.9, 0.1], [0.1, 0.9], [0.2, 0.8], [0.8, 0.2]])
+    np.savez(tmp_path / "p.npz", probs=probs, ids=np.array(list(right)))
+    rows = [(name, *row) for name, row in zip(right, probs, strict=True)]
+    write_rows(tmp_path / "p.csv", "id,p0,p1", rows)
+    write_rows(tmp_path / "samples.csv", "sample,id,p0,p1", [(sample, *row) for sample in (0, 1) for row in rows])
+    return right
+
+
+@pytest.mark.parametrize("name", ["p.npz", "p.csv", "samples.csv"])
+def test_labels_of_a_file_of_their_own_belong_to_the_rows_of_their_ids(tmp_path, four, name):
+    """An annotator's sheet has an order of its own; by position, all four of these labels would be wrong."""
+    sheet = [(key, four[key]) for key in "bdac"]
+    files = [write_rows(tmp_path / "y.csv", "id,label", sheet), tmp_path / "y.npz"]
+    np.savez(files[1], labels=[label for _, label in sheet], ids=np.array(list("bdac")))
+    for file in files:
+        predictions = read_predictions(tmp_path / name, labels=file)
+        assert predictions.labels.tolist() == list(four.values())
+        assert predictions.probs.argmax(1).tolist() == predictions.labels.tolist()
+        assert not predictions.notes
+    named = write_rows(tmp_path / "z.csv", "label", [(label,) for label in four.values()])
+    assert read_predictions(tmp_path / name, labels=named).labels.tolist() == list(four.values())
+
+
+def test_labels_of_a_file_of_their_own_are_complete_and_what_is_spare_is_named(tmp_path, four):
+    rows = list(four.items())
+    more = write_rows(tmp_path / "more.csv", "id,label", [("e", 1), *rows])
+    predictions = read_predictions(tmp_path / "p.csv", labels=more)
+    assert predictions.labels.tolist() == list(four.values())
+    assert predictions.notes == (f"{str(more)!r}: the predictions have no rows for 1 label (first: id 'e').",)
+    fewer = write_rows(tmp_path / "fewer.csv", "id,label", rows[1:])
+    with pytest.raises(
+        UserError, match=r"fewer.csv' has no label for 1 of 4 rows of the predictions \(first: id 'a'\)"
+    ):
+        read_predictions(tmp_path / "p.npz", labels=fewer)
+    unknown = write_rows(tmp_path / "unknown.csv", "id,label", [("a", ""), *rows[1:]])
+    assert read_predictions(tmp_path / "p.npz", labels=unknown).labels.tolist() == [-1, 1, 1, 0]
+    twice = write_rows(tmp_path / "twice.csv", "id,label", [*rows, rows[0]])
+    with pytest.raises(UserError, match="ids must be unique; 'a'"):
+        read_predictions(tmp_path / "p.npz", labels=twice)
+    np.savez(tmp_path / "long.npz", labels=[0, 1, 1, 0], ids=np.array(list("abcde")))
+    with pytest.raises(UserError, match=r"long.npz': ids must have shape \(4,\); given \(5,\)"):
+        read_predictions(tmp_path / "p.npz", labels=tmp_path / "long.npz")
+    other = write_rows(tmp_path / "other.csv", "id,lable", rows)
+    with pytest.raises(BadFile, match=r"no column label\. Did you mean to call 'lable' so\? Its columns: id, lable"):
+        read_predictions(tmp_path / "p.npz", labels=other)
+
+
+def test_ids_of_labels_are_named_where_the_predictions_have_none(tmp_path, four):
+    np.savez(tmp_path / "bare.npz", probs=np.full((4, 2), 0.5))
+    sheet = write_rows(tmp_path / "y.csv", "image,label", four.items())
+    assert not read_predictions(tmp_path / "bare.npz", labels=sheet).notes
+    sheet = write_rows(tmp_path / "y.csv", "id,label", four.items())
+    predictions = read_predictions(tmp_path / "bare.npz", labels=sheet)
+    assert predictions.labels.tolist() == list(four.values())
+    assert "because the predictions have none: its labels are taken in the order of the rows" in predictions.notes[0]
+
+
+def test_the_column_of_ids_that_is_named_is_that_of_the_labels_too(tmp_path, four):
+    predicted = write_rows(tmp_path / "q.csv", "image,p0,p1", [(key, 1 - label, label) for key, label in four.items()])
+    sheet = write_rows(tmp_path / "y.csv", "image,label", [(key, four[key]) for key in "bdac"])
+    assert read_predictions(predicted, labels=sheet, ids="image").labels.tolist() == list(four.values())
+
+
+def test_a_double_id_of_a_table_is_named_by_the_rows_that_a_spreadsheet_shows(tmp_path):
+    path = write_rows(tmp_path / "p.csv", "id,p0,p1", [("a", 1, 0), ("b", 1, 0), ("a", 0, 1)])
+    with pytest.raises(UserError, match="ids must be unique; 'a' is in row 2 and row 4"):
+        read_predictions(path)
+
+
+def test_a_label_that_is_no_class_is_refused_with_the_classes(tmp_path):
+    path = write_rows(tmp_path / "p.csv", "label,cat,dog", [("bird", 1, 0), ("dog", 1, 0)])
+    with pytest.raises(UserError, match=r"row 2, column 'label' is 'bird', which is not a class\. Classes: cat, dog"):
+        read_predictions(path, values="probs")

@@ -9,13 +9,15 @@ says what it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.column_roles import is_misspelt
-from dubio.core.errors import UserError, nearest, one_of
+from dubio.core.errors import UserError, nearest, one_of, plural
 from dubio.core.npz import row_that_is_no_text
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
@@ -32,6 +34,55 @@ BUILT_IN = (
     "data_uncertainty", "total_variance", "expected_variance", "random",
 )  # fmt: skip
 """Names of the uncertainties that dubio computes itself; a test compares them with the registered ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFile:
+    """Labels that a file of their own holds, and the ids of their rows where it has some.
+
+    Attributes:
+        path: The file.
+        labels: One per row of it.
+        ids: As long, or None.
+    """
+
+    path: Path
+    labels: NDArray[Any]
+    ids: Any = None
+
+    def of_rows(self, ids: StrArray | None) -> tuple[NDArray[Any], tuple[str, ...]]:
+        """Return the labels of rows with these ids, in their order, and notes about what is not used.
+
+        By the order of the rows where either has no ids: a sheet that an annotator filled in is rarely in the order of
+        the predictions, and nothing shows it where the number of rows agrees.
+
+        Raises:
+            UserError: When ids of the file are not unique, or a row has no label in it.
+        """
+        name = repr(str(self.path))
+        if self.ids is None:
+            return self.labels, ()
+        if ids is None:
+            return self.labels, (f"The ids of {name} are not used, because the predictions have none: its labels are "
+                                 "taken in the order of the rows.",)  # fmt: skip
+        shapes = np.shape(self.labels), np.shape(self.ids)
+        if len(shapes[1]) != 1 or shapes[0][:1] != shapes[1]:
+            raise UserError(f"labels of {name}: ids must have shape {shapes[0][:1]}; given {shapes[1]}.")
+        try:
+            own = as_ids(self.ids, "ids").tolist()
+        except UserError as refusal:
+            raise UserError(f"labels of {name}: {refusal}") from None
+        row_of = {identifier: row for row, identifier in enumerate(own)}
+        rows = [row_of.get(identifier, -1) for identifier in ids.tolist()]
+        if -1 in rows:
+            missing = [identifier for identifier, row in zip(ids.tolist(), rows, strict=True) if row < 0]
+            raise UserError(f"{name} has no label for {len(missing)} of {len(ids)} rows of the predictions (first: id "
+                            f"{missing[0]!r}). Labels are taken by their ids; leave a label empty (a number: -1) where "
+                            "it is unknown.")  # fmt: skip
+        others = row_of.keys() - set(ids.tolist())
+        spare = [identifier for identifier in own if identifier in others]
+        note = f"{name}: the predictions have no rows for {len(spare)} {plural('label', len(spare))}"
+        return self.labels[rows], (f"{note} (first: id {spare[0]!r}).",) if spare else ()
 
 
 def is_known(name: str) -> bool:
@@ -92,12 +143,13 @@ def with_logits(
     rows, classes = logits.shape[1:]
     if labels is not None and "labels" in arrays:
         raise UserError("labels are given twice: beside the predictions, and on their own.")
-    labels = labels if labels is not None else arrays.get("labels")
 
     def optional(name: str, convert: Callable[..., Any], *more: Any) -> Any:
         return None if arrays.get(name) is None else convert(arrays[name], name, *more)
 
-    names = optional("classes", _class_names)
+    names, ids = optional("classes", _class_names), optional("ids", as_ids)
+    labels, unused = labels.of_rows(ids) if isinstance(labels, LabelFile) else (labels, ())
+    labels = labels if labels is not None else arrays.get("labels")
     declared = [name for name, _ in _prefixed(arrays, COLUMN)]
     notes = roles.notes_on(_per_row(arrays, rows), grouped=arrays.get("group") is not None, declared=declared)
     return Predictions(
@@ -108,7 +160,7 @@ def with_logits(
         optional("member", _integers),
         optional("data_variance", _variance, 3),
         optional("model_variance", _variance, 2),
-        optional("ids", as_ids),
+        ids,
         optional("group", as_texts),
         temperature,
         names,
@@ -116,7 +168,7 @@ def with_logits(
         {name: as_texts(array, name) for name, array in _prefixed(arrays, COLUMN)},
         {name: as_score(array, name) for name, array in _prefixed(arrays, SCORE)},
         cast(EmptyDecision, str(arrays.get("empty_decision", "empty"))),
-        notes,
+        (*notes, *unused),
     )
 
 

@@ -23,7 +23,7 @@ from dubio.core.documents import parse_json
 from dubio.core.errors import UserError, listing
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import SCORE, is_known, nearest_hint, refuse_built_in_scores, with_logits
+from dubio.formats.arrays import SCORE, LabelFile, is_known, nearest_hint, refuse_built_in_scores, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.values import VALUES, Values, as_logits
 from dubio.tables import (
@@ -103,9 +103,10 @@ def predictions_from_table(
     except UserError as refusal:
         classes_read = f" Read as classes: {listing(names)}; call a column that is none 'column.NAME'." if names else ""
         raise UserError(f"{refusal}{classes_read}") from None
+    labels, unused = labels.of_rows(arrays.get("ids")) if isinstance(labels, LabelFile) else (labels, ())
     return with_logits(
         logits, arrays, labels=labels, target=target, temperature=1.0, kind=None, roles=silent
-    ).with_checked(notes=notes)
+    ).with_checked(notes=(*notes, *unused))
 
 
 def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) -> dict[str, Any]:
@@ -118,6 +119,8 @@ def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) 
             if "" in texts:
                 row = int(order[0][texts.index("")])
                 raise UserError(f"{table.reference(row)}, column {column!r} is empty.")
+            if name == "ids":
+                _check_unique(table, texts, order[0])
             arrays[name] = table.text_array(texts)
     for column in table.columns:
         if column.startswith(COLUMN):
@@ -129,6 +132,15 @@ def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) 
     if flags is not None:
         arrays["ood"] = flags[order[0]]
     return arrays
+
+
+def _check_unique(table: Table, ids: Sequence[str], rows: NDArray[np.int64]) -> None:
+    """Refuse an id that two examples have, naming their rows as a spreadsheet counts them."""
+    row_of: dict[str, int] = {}
+    for identifier, row in zip(ids, rows.tolist(), strict=True):
+        if row_of.setdefault(identifier, row) != row:
+            both = f"{table.reference(row_of[identifier])} and {table.reference(row)}"
+            raise UserError(f"ids must be unique; {identifier!r} is in {both}.")
 
 
 def _present(table: Table, columns: list[str]) -> NDArray[np.float64]:
@@ -312,7 +324,8 @@ def _class(cell: Any, classes: int, indices: dict[str, int] | None) -> int:
         name = plain_name(cell)
         if name in indices:
             return indices[name]
-        raise UserError(f"is {name!r:.60}, which is not a class{nearest_hint(name, list(indices))}.")
+        raise UserError(f"is {name!r:.60}, which is not a class{nearest_hint(name, list(indices))}. "
+                        f"Classes: {listing(indices)}.")  # fmt: skip
     number = number_in(cell)  # "2.0" too: a column with missing labels is often written so
     if number is None or not number.is_integer():
         raise UserError(f"must be the number of a class; given {cell!r:.60}.")

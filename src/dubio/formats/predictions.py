@@ -22,13 +22,21 @@ from numpy.typing import NDArray
 
 from dubio.core.column_roles import names_units
 from dubio.core.documents import parse_json
-from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
+from dubio.core.errors import BadFile, MissingExtra, UserError, listing, nearest, one_of
 from dubio.core.files import open_atomic
 from dubio.core.npz import Shapes, read_npy, read_npz
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
-from dubio.formats.arrays import NAMES, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
+from dubio.formats.arrays import (
+    NAMES,
+    SCORE,
+    LabelFile,
+    is_known,
+    predictions_from_arrays,
+    refuse_near_misses,
+    with_logits,
+)
 from dubio.formats.columns import COLUMN, Roles
 from dubio.formats.prediction_tables import numeric_columns, predictions_from_table
 from dubio.formats.safetensors import read_tensors, write_tensors
@@ -140,7 +148,8 @@ def read_predictions(
         path: The file.
         values: The meaning of the numbers, where their names do not say it.
         labels: An array, or a file of labels (.npy, or .npz or .safetensors with an array ``labels``, or a table with a
-            column ``label``), where the file has none.
+            column ``label``), where the file has none. Labels of a file with ids (a column ``id``, an array ``ids``)
+            belong to the rows of these ids, others to the rows in their order.
         target: The kind of prediction; ``multiclass`` unless the file says otherwise.
         tolerance: Largest difference from one of the sum of a row's probabilities.
         in_domain: For a table with a column ``domain``: the one that is in distribution; all others are not.
@@ -164,7 +173,7 @@ def read_predictions(
     if not path.is_file():
         raise BadFile(f"{str(path)!r}: no such file.")
     if isinstance(labels, str | Path):
-        labels = read_labels(labels)
+        labels = read_labels(labels, ids)
     if isinstance(by, str):
         raise UserError(f"by must be a list of names, such as [{by!r}]; given {by!r}.")
     roles = Roles(group, ids, tuple(by), rows_are_independent)
@@ -314,8 +323,12 @@ def _texts(path: Path, name: str, tensors: Tensors) -> StrArray:
     return np.array(pieces, dtype=np.str_)
 
 
-def read_labels(path: str | Path) -> NDArray[Any]:
+def read_labels(path: str | Path, ids: str | None = None) -> LabelFile:
     """Read labels from a file of their own: a bare .npy, an array ``labels``, or a column ``label``.
+
+    Args:
+        path: The file.
+        ids: The column (array) of ids, where it has that one; else one called ``id`` (an array: ``ids``) is taken.
 
     Raises:
         BadFile: When there are none in it.
@@ -323,18 +336,29 @@ def read_labels(path: str | Path) -> NDArray[Any]:
     path = Path(path)
     suffix = table_ending(path) or path.suffix.lower()
     if suffix == ".npy":
-        return read_npy(path)
+        return LabelFile(path, read_npy(path))
+    if suffix in ENDINGS:
+        return _labels_of_table(path, ids)
+    arrays: Tensors
     if suffix == ".npz":
-        arrays = read_npz(path, lambda _: ("labels",))
+        arrays = read_npz(path, lambda shapes: {"labels", "ids", ids or "ids"} & set(shapes))
     elif suffix == ".safetensors":
-        arrays, _ = read_tensors(path)
-    elif suffix in ENDINGS:
-        table = read_table(path)
-        cells = table.columns.get("label")
-        texts = cells if cells is None or isinstance(cells, np.ndarray) else table.text_array(plain_names(cells))
-        arrays = {} if texts is None else {"labels": texts}
+        arrays = _with_texts(path, read_tensors(path)[0])
     else:
         raise BadFile(f"{str(path)!r}: labels are read from files ending in {', '.join(SUFFIXES)}.")
     if "labels" not in arrays:
-        raise BadFile(f"{str(path)!r} has no {'column label' if suffix in ENDINGS else 'array labels'}.")
-    return arrays["labels"]
+        raise BadFile(f"{str(path)!r} has no array labels.")
+    return LabelFile(path, arrays["labels"], arrays.get(ids or "ids", arrays.get("ids")))
+
+
+def _labels_of_table(path: Path, ids: str | None) -> LabelFile:
+    """Read the column ``label`` of a table, and its ids where it has some."""
+    table = read_table(path)
+    cells = table.columns.get("label")
+    if cells is None:
+        hint = nearest("label", table.columns)
+        guess = f" Did you mean to call {hint!r} so?" if hint else ""
+        raise BadFile(f"{str(path)!r} has no column label.{guess} Its columns: {listing(table.columns)}.")
+    labels = cells if isinstance(cells, np.ndarray) else table.text_array(plain_names(cells))
+    column = next((name for name in (ids, "id") if name in table.columns), None)
+    return LabelFile(path, labels, None if column is None else table.names(column, "id"))
