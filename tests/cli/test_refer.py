@@ -440,3 +440,14 @@ def test_new_rows_without_the_score_of_the_policy_are_refused_with_the_column_th
     policy = fit_capacity_policy(read_predictions(files / "own.npz"), capacity=0.2, quantity="energy")
     with pytest.raises(UserError, match=r"these predictions have no column 'score\.energy'"):
         apply_policy(policy, read_predictions(files / "new.npz"))
+
+
+def test_a_positive_class_is_for_screening_alone(files):
+    """Who names the positive class expects something of it; a bound on the error and a capacity know none."""
+    for goal in (("--max-risk", 0.1), ("--capacity", 0.3), ("--targets", "0.1,0.2")):
+        with pytest.raises(UserError, match=f"--positive 0 is for --sensitivity and --specificity; given {goal[0]}"):
+            run("fit", files / "cal.npz", *goal, "--positive", 0, "-o", files / "policy.json")
+    assert not (files / "policy.json").exists()
+    for positive, named in ((("--positive", 0), 0), ((), 1)):
+        run("fit", files / "cal.npz", "--sensitivity", 0.6, *positive, "-o", files / "policy.json")
+        assert json.loads((files / "policy.json").read_text())["positive"] == named

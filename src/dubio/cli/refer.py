@@ -57,7 +57,7 @@ def fit(
     capacity: float | None = None,
     sensitivity: float | None = None,
     specificity: float | None = None,
-    positive: str = "1",
+    positive: str | None = None,
     confidence: float = 0.95,
     quantity: str = "confidence",
     force: bool = False,
@@ -77,7 +77,7 @@ def fit(
         capacity: Refer at most this share of rows, on average.
         sensitivity: Two classes: retain as much as possible with a sensitivity above this.
         specificity: The same for specificity; both may be given.
-        positive: Number or name of the positive class, for screening.
+        positive: Number or name of the positive class, for screening; 1 unless given.
         confidence: Probability with which the guarantee holds.
         quantity: The uncertainty to refer by.
         force: Accept a split that training or selection has used; voids the guarantee.
@@ -91,6 +91,8 @@ def fit(
     stated = [name for name, goal in goals.items() if goal is not None]
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
+    if positive is not None and screening is None:
+        raise UserError(f"--positive {positive} is for --sensitivity and --specificity; given {stated[0]}.")
     named = named_files(predictions)
     own = quantity.removeprefix("score.")  # the column of a system's own uncertainty, which its name stands for
     common: dict[str, Any] = {"confidence": confidence, "quantity": own, "seed": seed, "allow_selected": force}
@@ -114,7 +116,7 @@ def fit(
         policy = referral.fit_capacity_policy(calibration, capacity=capacity, **common)
     else:
         policy = referral.fit_screening_policy(
-            calibration, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
+            calibration, sensitivity=sensitivity, specificity=specificity, positive=positive or "1", **common
         )
     (path,) = named.values()
     _write_policy(policy, calibration, output, report, json, {"by": reading.by or (), "file": Path(path).name})
