@@ -60,6 +60,7 @@ def test_other_quantities_keep_their_own_threshold():
         assert answer_probability(other, 0.1) is None
         assert f"up to {policy.threshold:.6g}" in other.rule
         assert "%" not in other.rule
+    assert replace(policy, quantity="stated").rule == f"retained with score 'stated' up to {policy.threshold:.6g}"
     tempered = replace(policy, temperature=2.0)
     assert answer_probability(tempered, 0.1) is not None  # the predictive entropy follows the temperature
     multilabel = replace(policy, target="multilabel", quantity="confidence", threshold=0.25)
@@ -73,6 +74,7 @@ def test_thresholds_without_a_number():
     assert f"rule: {every.rule}" in str(every).splitlines()  # not "confidence: …", as if it were about that
     assert set(apply_policy(every, easy()).reasons) == {every.rule}
     assert "whatever its predictive entropy" in replace(every, quantity="predictive_entropy").rule
+    assert replace(every, quantity="stated").rule == "every row is retained, whatever its score 'stated'"
     assert replace(policy, threshold=-1e-9).rule == "no row is retained, whatever its confidence"
     assert isinstance(policy, Policy)
     assert policy.rule in str(policy)

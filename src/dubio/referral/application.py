@@ -345,8 +345,9 @@ def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[s
     models = (sentence(policy, predictions.system) for sentence in (other_model, unnamed_model))
     warnings += filter(None, (unnamed_classes(policy, predictions), *models))
     if predictions.samples != policy.samples:
-        warnings.append(f"These predictions have {predictions.samples} samples per row, the calibration set had "
-                        f"{policy.samples}: the guarantee is for the system it was fitted on.")  # fmt: skip
+        samples = f"{predictions.samples} {plural('sample', predictions.samples)}"
+        warnings.append(f"These predictions have {samples} per row, the calibration set had {policy.samples}: the "
+                        "guarantee is for the system it was fitted on.")  # fmt: skip
     if policy.grouped and predictions.group is None:
         warnings.append("The policy was fitted on groups and these rows have none: intervals and the shift test treat "
                         "them as independent.")  # fmt: skip

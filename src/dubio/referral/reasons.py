@@ -10,7 +10,7 @@ from typing import overload
 
 from dubio.core.types import BoolArray, FloatArray
 from dubio.referral.policy import Policy
-from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down
+from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down, shown_quantity
 
 UNCERTAINTY_NAMES = {"confidence": "1 − confidence"}
 """The displayed name of an uncertainty where it is not the quantity itself."""
@@ -61,7 +61,7 @@ class Reasons(Sequence[str]):
         policy, least = self.policy, self._least
         if policy.threshold == inf:
             return policy.rule
-        name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
+        name = UNCERTAINTY_NAMES.get(policy.quantity, shown_quantity(policy.quantity))
         text = f"{name} {value:.6g} is {'at most' if retain else 'above'} the threshold {policy.threshold:.6g}"
         answer = answer_probability(policy, value)
         if least is not None and answer is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scipy.optimize import brentq
 
 from dubio.core.types import Target
+from dubio.metrics.quantities import QUANTITIES
 from dubio.referral.units import BITS
 
 if TYPE_CHECKING:
@@ -121,9 +122,14 @@ def percentage(probability: float, number: int) -> str:
     return f"{100 * probability:.{number}f} %"
 
 
+def shown_quantity(quantity: str) -> str:
+    """Return an uncertainty in words; a system's own is called a score, for its name alone may be any word."""
+    return quantity.replace("_", " ") if quantity in QUANTITIES else f"score {quantity!r}"
+
+
 def rule(policy: Policy, uncertainties: Iterable[float] = ()) -> str:
     """Return in words which rows a policy retains; arguments as of :func:`least_probability`."""
-    name = policy.quantity.replace("_", " ")
+    name = shown_quantity(policy.quantity)
     if not 0 <= policy.threshold < inf:
         return f"{'no' if policy.threshold < 0 else 'every'} row is retained, whatever its {name}"
     by_quantity = f"{name} up to {policy.threshold:.6g}"

@@ -6,6 +6,7 @@ from math import inf
 
 from dubio.core.errors import plural
 from dubio.referral.policy import Policy
+from dubio.referral.threshold import shown_quantity
 from dubio.reporting.wording import listed
 
 Terms = tuple[tuple[str, str], ...]
@@ -55,7 +56,7 @@ def sheet_title(policy: Policy) -> str:
 
 def rule_terms(policy: Policy, rule: str) -> Terms:
     """Return which rows are retained and which are referred, and by what; the rule is that of the policy, in words."""
-    name = "1 − confidence" if policy.quantity == "confidence" else short(policy.quantity.replace("_", " "))
+    name = "1 − confidence" if policy.quantity == "confidence" else short(shown_quantity(policy.quantity))
     names = [short(own) for own in policy.classes or ()]
     few = f" ({', '.join(names)})" if names and len(names) <= MOST_CLASSES else ""
     system = [f"{policy.class_count} {plural('class', policy.class_count)}{few}"]
