@@ -171,9 +171,61 @@ def test_blocks_that_no_table_can_mean_are_refused(tmp_path, rows, message):
     assert message.format(path=path) in str(run(path, "--block-col", "source").exception)
 
 
+RESULTS_OF_A_RUN = """\
+task,split,kind,method,seed,member,metric,value
+A,test,id,x,0,0,brier,0.1
+A,test,id,x,0,1,brier,0.3
+A,test,id,y,0,,brier,0.15
+A,test,id,only-on-a,0,0,brier,0.01
+A,noise-1,shift,x,0,0,brier,0.5
+A,noise-1,shift,y,0,,brier,0.8
+A,novel,ood,x,0,0,ood_auroc,0.9
+A,novel,ood,y,0,,ood_auroc,0.8
+A,novel,ood,y,0,,ood_correlation,
+A,test,id,random-referral,0,0,brier,0.0
+B,test,id,x,0,0,brier,0.4
+B,test,id,y,0,,brier,0.3
+B,test,id,y,0,,nll,inf
+"""
+
+
+def test_the_results_of_a_run_are_compared_as_the_run_is(tmp_path):
+    """An undefined score does not matter to others, and in-domain scores are not averaged with those under shift.
+
+    In-domain y is better on both (0.15 < 0.2, 0.3 < 0.4); with the shift x would be the better one on A (0.3 < 0.475).
+    """
+    path = tmp_path / "results.csv"
+    path.write_text(RESULTS_OF_A_RUN)
+    compared = json.loads(run(path, "--metric", "brier", "--json").stdout)
+    assert compared["win_draw_loss"] == {"y": [2, 0, 0], "x": [0, 0, 2]}
+    kinds, gap = compared["notes"]
+    assert kinds.endswith("scores on splits of the kind id; others (--kind): shift, ood.")
+    assert gap.endswith("on every task: only-on-a.")
+    assert "at least two datasets; given one, 'A'" in str(run(path, "--kind", "ood").exception)
+    path.write_text(RESULTS_OF_A_RUN + RESULTS_OF_A_RUN.replace("A,", "C,").partition("\n")[2])
+    ranked = json.loads(run(path, "--kind", "ood", "--json").stdout)
+    assert (ranked["metrics"], ranked["win_draw_loss"]["x"]) == ({"ood_auroc": "higher"}, [2, 0, 0])
+    assert "there are no scores on such a split" in str(run(write_id(tmp_path), "--kind", "shift").exception)
+
+
+def write_id(folder):
+    path = folder / "id.csv"
+    path.write_text("".join(line for line in RESULTS_OF_A_RUN.splitlines(True) if "shift" not in line))
+    return path
+
+
+def test_results_of_a_run_may_name_blocks(tmp_path):
+    head, *rows = RESULTS_OF_A_RUN.splitlines()
+    rows += [row.replace("B,", "C,", 1) for row in rows if row.startswith("B,")]
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join([f"{head},source", *(f"{row},{'a' if row[0] == 'A' else 'b'}" for row in rows)]))
+    compared = json.loads(run(path, "--metric", "brier", "--block-col", "source", "--json").stdout)
+    assert (len(compared["datasets"]), compared["blocks"]) == (3, 2)
+
+
 @pytest.mark.parametrize("kind", ["ood", "nonsense"])
 def test_a_table_has_no_kinds_of_test_splits(tmp_path, kind):
-    said = {"ood": "--kind ood: only a run has kinds", "nonsense": "unknown value of --kind 'nonsense'"}
+    said = {"ood": "--kind ood: only a run, and its results.csv", "nonsense": "unknown value of --kind 'nonsense'"}
     assert said[kind] in str(run(table(tmp_path / "t.csv"), "--kind", kind).exception)
 
 

@@ -37,12 +37,12 @@ def compare(
         results: A table (CSV, TSV, Markdown, LaTeX) with one row per value, or one column per metric or method; may be
             repeated, one table per data set.
         store: A dubio store, instead of a table.
-        metric: A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a store
-            calibrated_nll (shift: accuracy, ood: ood_auroc).
+        metric: A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a store, or the
+            results.csv of a run, calibrated_nll (shift: accuracy, ood: ood_auroc).
         better: METRIC=lower or METRIC=higher, for metrics dubio does not know.
         round_to: Decimals to round averages to before ranking, half to even.
         alpha: Level of the tests.
-        kind: With --store: the test splits, id (if omitted), shift or ood.
+        kind: With --store, or the results.csv of a run: the test splits, id (if omitted), shift or ood.
         dataset_col: Column of the dataset.
         method_col: Column of the method.
         metric_col: Column of the metric.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError, listing, one_of
@@ -138,12 +138,13 @@ def rank_methods(
     Args:
         results: A run, or a table of results: a file (CSV, TSV, Markdown or LaTeX) or a data frame, long or wide
             (:mod:`dubio.statistics.result_files`); several of these, one per data set; or data set → one of these.
-        metrics: Metrics to rank by. If omitted: of a table all that may rank models, of a run the calibrated NLL
-            (shift: accuracy, ood: OOD AUROC).
+        metrics: Metrics to rank by. If omitted: of a table all that may rank models, of a run or its ``results.csv``
+            the calibrated NLL (shift: accuracy, ood: OOD AUROC).
         better: Metric → ``"lower"`` or ``"higher"``, for metrics that dubio does not know.
         digits: Decimals to round averages to before ranking, half to even; None for no rounding.
         alpha: Level of the tests.
-        kind: The test splits of a run: ``"id"`` (if omitted), ``"shift"`` or ``"ood"``; refused for a table.
+        kind: The test splits of a run, or of its ``results.csv``: ``"id"`` (if omitted), ``"shift"`` or ``"ood"``;
+            refused for other tables.
         columns: Names of the columns of a table, refused for a run.
 
     Raises:
@@ -159,8 +160,8 @@ def rank_methods(
     directions = dict(better or {})
     if kind is not None:
         one_of("--kind", kind, RUN_METRIC)
-        if not isinstance(results, Run):
-            raise UserError(f"--kind {kind}: only a run has kinds of test splits; given a table.")
+        if isinstance(results, ResultTable):
+            raise UserError(f"--kind {kind}: only a run has kinds of test splits; given a table that is read already.")
     if isinstance(results, Run):
         kind = kind or "id"
         metrics = metrics or (RUN_METRIC[kind],)
@@ -168,7 +169,10 @@ def rank_methods(
         directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions
     else:
         alone = metrics[0] if len(metrics) == 1 else None
-        table = results if isinstance(results, ResultTable) else read_results(results, columns, metric=alone)
+        table = results if isinstance(results, ResultTable) else read_results(results, columns, metric=alone, kind=kind)
+        if table.kind is not None:
+            metrics = metrics or (RUN_METRIC[cast(Kind, table.kind)],)
+            table = _complete(table, metrics)
     chosen = choose(table.metrics, metrics, directions, refused)
     comparison = compare(table, chosen.metrics, digits=digits, alpha=alpha, blocks=table.blocks)
     return MethodRanks(comparison, chosen, table.notes)
@@ -192,14 +196,30 @@ def _run_table(
     if not rows:
         raise UserError(f"--kind {kind}: this run has no scores on such a split.")
     unranked = {n for task in view.tasks for n, own in scores.learning(task).items() if own.learned != "learned"}
-    scored = {(row["dataset"], row["metric"]) for row in rows if row["metric"] in metrics}
-    values = {(row["dataset"], row["metric"], row["method"]) for row in rows}
-    methods = dict.fromkeys(str(row["method"]) for row in rows)
+    blocks = {task.key: task.training_data for task in view.tasks}
+    table = _complete(replace(table_of(rows), blocks=blocks), metrics, unranked)
+    return table, scores.not_ranked, scores.better
+
+
+def _complete(table: ResultTable, metrics: Sequence[str], unranked: Container[str] = ()) -> ResultTable:
+    """Return the results of a run without methods that are not ranked, or lack a value on some task, with a note.
+
+    Args:
+        table: Its results.
+        metrics: Those that are ranked.
+        unranked: Methods that are not ranked anyway.
+    """
+    results = [result for result in table.results if result.method != RANDOM]
+    scored = {(result.dataset, result.metric) for result in results if result.metric in metrics}
+    values = {(result.dataset, result.metric, result.method) for result in results}
+    methods = dict.fromkeys(result.method for result in results)
     left_out = [name for name in methods if name in unranked or any((*key, name) not in values for key in scored)]
     note = f"left out, because they are not ranked, or have no value, on every task: {', '.join(left_out)}."
-    table = table_of(row for row in rows if row["method"] not in left_out)
-    blocks = {task.key: task.training_data for task in view.tasks}
-    return replace(table, notes=(note,) if left_out else (), blocks=blocks), scores.not_ranked, scores.better
+    return replace(
+        table,
+        results=tuple(result for result in results if result.method not in left_out),
+        notes=(*table.notes, *((note,) if left_out else ())),
+    )
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:

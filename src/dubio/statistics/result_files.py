@@ -46,6 +46,12 @@ EXAMPLES = (
 MISSING = ("", "-", "–", "—", "na", "n/a", "nan", "none")
 """Cells without a value, whatever their case."""
 
+UNDEFINED = (*MISSING, "inf", "-inf")
+"""Scores of a run that rank nothing: undefined, or infinite."""
+
+OWN = frozenset(("task", "split", "kind", "method", "seed", "member", "metric", "value"))
+"""The columns of the results of a run, as dubio writes them: one row per task, split, training and metric."""
+
 NAMED = ("dataset", "method", "seed", "block")
 """The columns that hold names, of which 1 and 1.0 are one."""
 
@@ -76,15 +82,22 @@ class Long:
     owners: tuple[tuple[str, str, str], ...]
 
 
-def read_results(sources: Any, columns: Columns | None = None, *, metric: str | None = None) -> ResultTable:
+def read_results(
+    sources: Any, columns: Columns | None = None, *, metric: str | None = None, kind: str | None = None
+) -> ResultTable:
     """Read tables of results.
+
+    Of the results of a run as dubio writes them, those of one kind of split are read, and splits and members of a task
+    are averaged: a mean over splits of different kinds would be the score of nothing.
 
     Args:
         sources: A file (CSV, TSV, Markdown or LaTeX), a data frame, several of these, or data set → one of these.
         columns: What the columns are called; by default :data:`SYNONYMS`.
         metric: The metric of values whose table does not name one.
+        kind: The kind of splits (``id`` if omitted), where every table has the columns of a run.
 
     Raises:
+        UserError: For a kind of which there are no scores, or that a table does not have.
         BadFile: For a file that cannot be read, a table of no known layout, a value that is no number.
     """
     if isinstance(sources, Mapping):
@@ -95,9 +108,18 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
     if not tables:
         raise UserError("results: no table is given.")
     columns = columns or Columns()
+    own = not columns.chosen.keys() - {"block"} and all(set(table.header) >= OWN for table in tables)
+    if kind is not None and not own:
+        raise UserError(f"--kind {kind}: only a run, and its results.csv, have kinds of test splits; given another "
+                        "table.")  # fmt: skip
+    of_run = kind or "id" if own else None
+    notes = []
+    if of_run is not None:
+        pairs = [_of_kind(table, of_run) for table in tables]
+        tables, notes = [table for table, _ in pairs], [note for _, note in pairs if note]
     long = [_long(table, columns, metric, len(tables) > 1) for table in tables]
     results = tuple(result for table in long for result in table.results)
-    notes = [note for table in long for note in table.notes]
+    notes += [note for table in long for note in table.notes]
     same = Counter((result.dataset, result.method, result.metric, result.seed) for result in results)
     if repeated := [name for name, count in same.items() if count > 1]:
         dataset, method, named, _ = repeated[0]
@@ -108,7 +130,31 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
     if columns.block is not None and alone:
         notes.append(f"Data sets without a value of --block-col {columns.block}, each a block of its own: "
                      f"{listing(alone)}.")  # fmt: skip
-    return ResultTable(results, tuple(notes), blocks)
+    return ResultTable(results, tuple(notes), blocks, of_run)
+
+
+def _of_kind(table: Cells, kind: str) -> tuple[Cells, str]:
+    """Return the defined scores of one kind of split, each with a seed of its own, and a note about the other kinds."""
+    index_of = {name: table.header.index(name) for name in OWN}
+    columns = [index for index, name in enumerate(table.header) if name not in {"split", "kind", "seed", "member"}]
+    rows = [row for row in table.rows if row[1][index_of["kind"]] == kind]
+    if not rows:
+        raise UserError(f"{table.name}: --kind {kind}: there are no scores on such a split.")
+    header = (*(table.header[index] for index in columns), "seed")
+    defined = tuple(
+        (
+            number,
+            (
+                *(row[index] for index in columns),
+                ", ".join(row[index_of[name]] for name in ("split", "seed", "member")),
+            ),
+        )
+        for number, row in rows
+        if row[index_of["value"]].lower() not in UNDEFINED
+    )
+    others = dict.fromkeys(row[index_of["kind"]] for _, row in table.rows if row[index_of["kind"]] != kind)
+    note = f"{table.name}: scores on splits of the kind {kind}; others (--kind): {listing(others)}." if others else ""
+    return Cells(table.name, header, defined), note
 
 
 def _blocks(owners: Sequence[tuple[str, str, str]], columns: Columns) -> dict[str, str]:

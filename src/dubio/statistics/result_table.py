@@ -65,11 +65,13 @@ class ResultTable:
         results: The values.
         notes: How they were read, and what was not.
         blocks: Dataset → the block that it belongs to, of datasets that are not independent measurements.
+        kind: Where they are the results of runs: the kind of splits that they are about.
     """
 
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
     blocks: Mapping[str, str] = field(default_factory=dict)
+    kind: str | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
