@@ -138,3 +138,26 @@ def test_an_infinite_number_in_npz_is_named_and_nan_is_missing(tmp_path: Path, v
     np.savez(tmp_path / "mine.npz", x=x, y=np.arange(40) % 2)
     with pytest.raises(BadFile, match=rf"x\[17, 2\] is {value}, which is not a finite number. A missing value is NaN"):
         own(data=str(tmp_path / "mine.npz"))
+
+
+def test_a_column_has_one_use(tmp_path: Path) -> None:
+    """The label as the text would be learned without an error; a feature twice would only count twice."""
+    path = tmp_path / "t.csv"
+    path.write_text("short,a,label\n" + "\n".join(f"{'xy'[i % 2]},{i % 7},{'xy'[i % 2]}" for i in range(60)))
+    with pytest.raises(UserError, match="text and label are the same column 'label'"):
+        own(data=str(path), text="label", label="label")
+    with pytest.raises(UserError, match="features must be different columns; given 'a' more than once"):
+        own(data=str(path), features=["a", "a"], label="label")
+
+
+def test_the_current_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"label names a column; '\.' is a folder of images"):
+        own(data=".", label="y")
+
+
+def test_classes_of_one_row_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\nhello,a\nbye,b\n")
+    with pytest.raises(UserError, match=r"class 'a' has one row, row 2 \(and 1 other class has one row\)"):
+        own(data=str(path), text="text", label="label")

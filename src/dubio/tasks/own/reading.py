@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -89,6 +90,8 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
         raise UserError(f"give {choice}; {both} given. {present}")
     for argument, column in options.columns().items():
         table.column(column, argument)  # named before any other error that a wrong name would cause
+    if options.text == options.label:
+        raise UserError(f"text and label are the same column {options.label!r}: every text would be its own label.")
     if options.text is not None:
         filled, notes = _without_empty(table, options.text)
         notes += unused_notes(table, options)
@@ -97,6 +100,9 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
     features = feature_names(table.columns, options)
     if options.label in features:
         raise UserError(f"features must not contain the label column {options.label!r}.")
+    twice = [name for name, count in Counter(features).items() if count > 1]
+    if twice:
+        raise UserError(f"features must be different columns; given {twice[0]!r} more than once.")
     rows = _rows(table, options, "table", table.features(features), unused_notes(table, options))
     return replace(rows, features=features)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dubio.core.errors import BadFile, UserError, listing
+from dubio.core.errors import BadFile, UserError, listing, plural
 from dubio.core.registry import task
 from dubio.core.specs import hash_file
 from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task, families_by_name
@@ -79,7 +79,7 @@ def _read(path: Path, options: DataOptions) -> Rows:
         raise BadFile(f"data {str(path)!r}: no such file or folder.")
     if path.is_dir():
         for argument in options.column_arguments():
-            raise UserError(f"{argument} names a column; {path.name} is a folder of images, which has none.")
+            raise UserError(f"{argument} names a column; {str(path)!r} is a folder of images, which has none.")
         return rows_of_folder(path, size=FOLDER_SIZE if options.size is None else options.size)
     if path.suffix.lower() == ".npz":
         return rows_of_npz(path, options)
@@ -327,7 +327,9 @@ def _refuse_single_rows(encoded: EncodedLabels, pool: IntArray, rows: Rows) -> N
     lonely = np.flatnonzero(counts == 1)
     if len(lonely):
         row = int(pool[encoded.labels[pool] == lonely[0]][0])
-        more = f" (and {len(lonely) - 1} other classes have one row each)" if len(lonely) > 1 else ""
+        others = len(lonely) - 1
+        have = "has one row" if others == 1 else "have one row each"
+        more = f" (and {others} other {plural('class', others)} {have})" if others else ""
         raise UserError(
             f"class {encoded.classes[lonely[0]]!r} has one row, {rows.references[row]}{more}; a class needs at least "
             "two, one to train on and one to test. Add rows, merge it with another class, remove it, or hold it out "
