@@ -1,7 +1,7 @@
 """The one comparison: every pair of systems under one metric, their differences tested together.
 
 Every comparison names its *question*. Commands, ``dubio.compare`` and ``dubio.benchmark`` ask whether these trained
-*systems* differ (:func:`compare_systems`): the test set is a sample, the trainings are what they are, and one run of
+*systems* differ (:func:`compare_systems`): the test set is a sample, the trainings are fixed, and one run of
 each suffices. Reports ask whether the *methods* behind them differ (:func:`compare_methods`), given training set and
 split: the trainings are a sample too. A and B differ by D = mean(A) − mean(B), each a mean over its runs, with variance
 
