@@ -288,7 +288,7 @@ def _row(set_up: SetUp, scores: list[dict[str, float]], start: FloatArray, linea
     nll = float(np.mean([own["nll"] for own in scores]))
     change = difference_text(aucs - start) if set_up.title else "–"
     return [
-        set_up.title or "as it is",
+        set_up.title or "unchanged",
         spread_text(aucs.tolist()),
         change,
         difference_text(aucs - linear),

@@ -303,7 +303,7 @@ def version_sentence() -> str:
     commit = _git("describe", "--always", "--abbrev=9")
     changed = "-dirty" if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs") else ""
     made = f"Made with dubio {dubio.__version__}, commit {commit}{changed}."
-    return f"{made} Trainings that the store had before may be older."
+    return f"{made} Trainings that were already in the store may be older."
 
 
 def _git(*arguments: str) -> str:

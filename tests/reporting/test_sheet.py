@@ -82,7 +82,7 @@ def test_a_sheet_states_rule_guarantee_confidence_units_and_data() -> None:
     assert "at least 95 % give a policy that keeps the guarantee" in words(sheet, "guarantee")
     assert "Over: Rows, taken as independent" in words(sheet, "guarantee")
     assert "900 rows, a calibration split" in words(sheet, "guarantee")
-    assert "no validation" in words(sheet, "observed")
+    assert "not a validation" in words(sheet, "observed")
     assert {own.name for own in sheet.parts} == {"rule", "guarantee", "limits", "observed"}
     assert sheet.fingerprint == hashlib.sha256(RISK.to_json().encode()).hexdigest()
 
@@ -138,11 +138,11 @@ def test_the_calibration_set_is_marked_and_has_no_outcome(policy: dubio.Policy) 
         text = words(sheet)
         assert "Observed on the calibration set" in text
         assert "The threshold was chosen on these rows" in text
-        assert "on the calibration set, no validation" in words(sheet, "curve")
+        assert "on the calibration set, not a validation" in words(sheet, "curve")
         assert all(len(cells) == 3 for cells in rate_rows(sheet).values())
         assert not re.search(r"\b(met|violated|undecided)\b", words(sheet, "observed"))
         assert rate_rows(sheet)["Share referred"][2].endswith(" of 900 rows")
-        assert "no validation" in words(sheet, "subgroups")
+        assert "not a validation" in words(sheet, "subgroups")
     assert "chosen on these rows" not in words(policy_sheet(policy, CAL.take(np.arange(899))))
 
 
@@ -180,7 +180,7 @@ def test_a_policy_of_a_grid_says_how_the_level_was_shared() -> None:
     assert text.count("hold at once with 0.95 confidence") == 1
     assert f"1 − 0.95 is shared equally: each alone has {1 - 0.05 / 6:.4g}." in text
     assert "System: b; 2 classes (healthy, referable)" in words(sheet, "rule")
-    assert "Only policies that were fitted together may be chosen among" in words(sheet, "limits")
+    assert "Choose only among policies that were fitted together" in words(sheet, "limits")
 
 
 def test_a_void_guarantee_is_said_and_never_met() -> None:

@@ -209,7 +209,7 @@ def _setting(item: str) -> tuple[str, Any]:
 
 def _copy_line(copy: dict[str, Any]) -> str:
     """Return where a copy is, in which format, and whether it is complete."""
-    return f"{copy['path']} ({copy['form']}; {copy['way']}){'' if copy['whole'] else ', NOT WHOLE'}"
+    return f"{copy['path']} ({copy['form']}; {copy['way']}){'' if copy['whole'] else ', INCOMPLETE'}"
 
 
 def _way_lines(way: dict[str, Any]) -> Iterator[str]:

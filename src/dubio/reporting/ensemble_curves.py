@@ -95,9 +95,9 @@ class EnsembleCurves:
         """How to read the table, in one sentence."""
         size = len(self.ensemble)
         return (
-            "DEE: the least number of independently trained networks whose ensemble reaches the method (1: a single "
-            f"one does); bounds from ± one standard deviation over {self.ensemble.orders} random orders. "
-            f'"> {size}": not even the ensemble of all {size} reaches it.'
+            "DEE: the smallest number of independently trained networks whose ensemble scores as well as the method "
+            f"(1: a single one does); bounds from ± one standard deviation over {self.ensemble.orders} random orders. "
+            f'"> {size}": not even the ensemble of all {size} does.'
         )
 
     def figure(self, metric: EquivalentMetric, path: str | Path) -> Path:

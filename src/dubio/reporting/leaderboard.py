@@ -122,7 +122,7 @@ def leader(run: RunView, task: TaskView) -> str | None:
 
 QUESTIONS: dict[Question, str] = {
     "methods": "The question is whether methods differ, given training set and split.",
-    "systems": "The question is whether these trained systems differ: test examples vary, trainings are as they are.",
+    "systems": "The question is whether these trained systems differ: test examples vary, trainings are fixed.",
 }
 """What every verdict of a report is about, on the page and in a terminal."""
 

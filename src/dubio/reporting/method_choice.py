@@ -190,7 +190,7 @@ def _conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
         return _undecided(run, leaders, boards) + note
     method, within = choice.method, choice.within
     others = [run.title(name) for name in within if name != method]
-    also = f" Within the margin too, but not cheaper: {listed(others)}." if others else ""
+    also = f" Also within the margin, but not cheaper: {listed(others)}." if others else ""
     best = method in choice.sole
     reason = _best(run, method, within, boards) if best else _cheaper(run, method, leaders, boards)
     return f"Take {run.title(method)}{_price(run, method, boards)}: {reason}{also}{note}"

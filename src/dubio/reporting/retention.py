@@ -46,7 +46,7 @@ HALF = WIDTH // 2 - 55
 REFERRAL_CAPTION = (
     "Accuracy (and AUC) of the retained examples when the most uncertain, by predictive entropy, are referred. From "
     "left to right, more examples are referred. Bands are one standard deviation over runs. Dotted: random referral. "
-    "A baseline far from all methods lies outside."
+    "A baseline far from all methods is outside the plot."
 )
 
 

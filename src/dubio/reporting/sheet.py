@@ -287,7 +287,7 @@ def _curve(policy: Policy, observed: _Observed) -> Iterator[Figure]:
     shares = [(own.retained / points.rows, own.risk) for own in points.points if own.risk is not None]
     curve = [{"x": x, "y": y, "low": low, "high": high} for x, (y, (low, high), _) in shares]
     target = None if policy.void else policy.goals.get("max_risk")
-    source = f"{observed.source}{', no validation' if observed.is_calibration else ''}"
+    source = f"{observed.source}{', not a validation' if observed.is_calibration else ''}"
     caption = "Error among the retained against the share retained, with the 95 % interval of each point on its own."
     caption += " Dashed: the guaranteed bound." if target is not None else ""
     reading = "At the operating point no row with a label is retained."
@@ -334,7 +334,7 @@ def _subgroups(observed: _Observed) -> Iterator[Block]:
         half = len(rows) if len(rows) <= MOST_BELOW else (len(rows) + 1) // 2
         yield from (Table((*heads, *rates), own, first=short(column)) for own in (rows[:half], rows[half:]) if own)
     if observed.applied.subgroups:
-        source = " Rows of the calibration set: no validation." if observed.is_calibration else ""
+        source = " Rows of the calibration set: not a validation." if observed.is_calibration else ""
         small = any(own.underpowered for values in observed.applied.subgroups.values() for own in values.values())
         marked = " *: too small for a conclusion." if small else ""
         yield Text(f"Nothing is guaranteed for a single subgroup.{source}{marked}", "small")

@@ -131,7 +131,7 @@ def calibration_figures(policy: Policy) -> str:
     figures += [f"{name} {evidence[name]:.4f}" for name in rates]
     if not figures:
         return ""
-    return f"On the calibration set, the data that the threshold was chosen on: {listed(figures)}; no validation."
+    return f"On the calibration set, where the threshold was chosen: {listed(figures)}; this is not a validation."
 
 
 def calibration_warning(policy: Policy) -> str:
@@ -139,7 +139,7 @@ def calibration_warning(policy: Policy) -> str:
     check = "Check the policy on labelled rows that it has not seen, with dubio refer apply --report."
     if policy.kind == "capacity":
         return f"The threshold was chosen on these rows, by their uncertainties: no figure is a validation. {check}"
-    return f"The threshold was chosen on these rows: their figures are optimistic and no validation. {check}"
+    return f"The threshold was chosen on these rows: their figures are optimistic, and not a validation. {check}"
 
 
 def limit_terms(policy: Policy) -> Terms:
@@ -158,11 +158,11 @@ def limit_terms(policy: Policy) -> Terms:
         "cannot see a shift that leaves them unchanged."
     )
     subgroups = f"The guarantee is about all {units} together; in one site, subgroup or class it may be violated."
-    chosen = "A threshold moved by hand, a retrained or recalibrated system: fit again. "
+    chosen = "After moving the threshold, or retraining or recalibrating the system, fit again. "
     if policy.family is None:
-        chosen += "Of several policies, one chosen by its figures on the calibration set has no guarantee."
+        chosen += "A policy chosen among several by its figures on the calibration set has no guarantee."
     else:
-        chosen += "Only policies that were fitted together may be chosen among."
+        chosen += "Choose only among policies that were fitted together."
     dependent = (
         "No groups were named: if several rows come from one patient, document or device, rows are not independent "
         "and the guarantee does not hold."

@@ -20,7 +20,7 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      "Value and 95 % confidence interval, each on its own; the bar is the interval, its mark the value"),
     (r", baselines aside\. Shaded", ". Shaded"),
     (r" Intervals of ECE and AURC are over trainings alone\.", ""),
-    (r" A baseline far from all methods (stands at the edge|lies outside)\.", ""),
+    (r" A baseline far from all methods (stands at the edge|is outside the plot)\.", ""),
     (r"95 % interval over test examples alone; trained once", "95 % interval over test examples"),
     (r"mean ± standard deviation over runs", "in brackets 95 % intervals"),
     (r"Mean over runs of the", "The"),

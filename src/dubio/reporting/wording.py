@@ -41,7 +41,7 @@ TERMS: dict[str, Term] = {
     "micro_f1_at_val_thresholds": Term("Micro F1, tuned", "at each label's best threshold on validation"),
     "micro_f1": Term("Micro F1", "several labels: F1 over all decisions together"),
     "quadratic_kappa": Term("Kappa", "agreement of grades beyond chance, squared distances (Cohen)"),
-    "rps": Term("RPS", "ranked probability score: squared distance of the cumulated probabilities, between 0 and 1"),
+    "rps": Term("RPS", "ranked probability score: squared distance of the cumulative probabilities, between 0 and 1"),
     "auc_from_grade": Term("AUC", "area under the ROC curve for grade 2 or more"),
     "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
     "aurc": Term(

@@ -245,12 +245,12 @@ def _means(values: Mapping[str, Sequence[Cell | None]]) -> dict[str, TableCell]:
 def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
     """Return the result of Friedman's test and, where it finds differences, which methods the best differs from."""
     if metric in run.scores.not_ranked:
-        return "Not ranked: a method that is inaccurate on every test set loses nothing; read it beside accuracy."
+        return "Not ranked: a method that is inaccurate on every test set has nothing to lose; read it beside accuracy."
     comparison = comparison_over(run, group, [metric])
     if comparison is None:
         return (
-            "Fewer than two methods are ranked on every test set, or test sets of fewer than two training sets rank: "
-            "no mean ranks."
+            "No mean ranks: they need at least two methods that are ranked on every test set, and test sets of at "
+            "least two training sets."
         )
     ranks, test = comparison.average_ranks, comparison.friedman
     best, *others = ranks
@@ -349,9 +349,9 @@ def ranking_sentence(ranking: Ranking) -> str:
     best, trained = min(ranks, key=lambda name: ranks[name]), comparison.friedman.datasets
     outcome = "some do" if any(comparison.differ(best, name) for name in ranks) else "none do"
     kind = "training" if trained < len(comparison.datasets) else "test"
-    few = f"; so few {kind} sets resolve little" if trained < 5 else ""
-    reasons = {"Left out, because they are not ranked on every one": ranking.left_out,
-               "Not ranked over, because too few methods are ranked there": ranking.sparse}  # fmt: skip
+    few = f"; so few {kind} sets show only large differences" if trained < 5 else ""
+    reasons = {"Methods left out, because they are not ranked on every test set": ranking.left_out,
+               "Test sets left out, because too few methods are ranked there": ranking.sparse}  # fmt: skip
     without = "".join(f" {reason}: {listed(list(names))}." for reason, names in reasons.items() if names)
     return (
         f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over "

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 KEYS: dict[Question, str] = {
     "methods": "The question is whether methods differ, not only these trained systems: trainings vary as well as test "
-    "examples, the training set and the split are as they are.",
+    "examples; the training set and the split are fixed.",
     "systems": QUESTIONS["systems"],
 }
 KEY = (
@@ -144,7 +144,7 @@ def as_it_is(run: RunView, task: TaskView) -> list[str]:
     ranking = [metric for metric in IN_DOMAIN_COLUMNS if scores.ranks(metric) and scores.row(task, split, metric)]
     titles = [term(metric).title for metric in ranking if not scores.has_rows(task, split, metric)]
     verb = "has" if len(titles) == 1 else "have"
-    reason = f"{verb} no values per example: trainings vary in these comparisons, and the test set is as it is."
+    reason = f"{verb} no values per example: in these comparisons trainings vary, and the test set is fixed."
     if run.question == "systems":
         reason = f"{verb} no values per example: the variance is that over bootstrap replicates of the test set."
     return [f"{listed(titles)} {reason}"] if titles else []

@@ -64,8 +64,8 @@ INTRODUCTION = (
 CAPTION = (
     "Curve: error among the retained on the in-domain test set as the most uncertain are referred, for the first run "
     "of each method. Dotted: the target. Marker: the policy fitted on the calibration set, with the 95 % interval of "
-    "its error. A guarantee with 90 % confidence may fail one time in ten. A baseline far from all methods lies "
-    "outside."
+    "its error. A guarantee with 90 % confidence may fail one time in ten. A baseline far from all methods is "
+    "outside the plot."
 )
 
 OUTCOMES = "met: the whole interval is below the target; violated: above it; undecided: the interval contains it"

@@ -114,7 +114,7 @@ def own_table(run: RunView, task: TaskView) -> Table:
 REJECTION_CAPTION = (
     "Accuracy of the retained examples against the fraction rejected, least confident first. Methods are compared at "
     "the same number of retained examples, not at the same threshold. Bands are one standard deviation over runs. A "
-    "baseline far from all methods lies outside."
+    "baseline far from all methods is outside the plot."
 )
 
 
