@@ -177,30 +177,44 @@ def read_predictions(
     if isinstance(by, str):
         raise UserError(f"by must be a list of names, such as [{by!r}]; given {by!r}.")
     roles = Roles(group, ids, tuple(by), rows_are_independent)
-    options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance,
-                    "roles": roles}  # fmt: skip
     try:
-        if suffix in ENDINGS:
-            table = read_table(path, numeric_columns(values, roles))
-            predictions = predictions_from_table(table, **options, in_domain=in_domain)
-            facts = parquet_facts(path) if suffix == ".parquet" else {}
-            return predictions.with_checked(system=facts.get(SYSTEM_KEY))
-        if in_domain is not None:
-            raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
-        if suffix != ".safetensors":
-            arrays = {"array": read_npy(path)} if suffix == ".npy" else _read_arrays(path, roles)
-            stated = arrays.pop(SYSTEM_KEY, np.array(""))
-            if stated.dtype.kind != "U":
-                raise UserError(f"array {SYSTEM_KEY!r} must be a text; given {stated.dtype}.")
-            return predictions_from_arrays(arrays, **options).with_checked(system=str(stated) or None)
-        tensors, metadata = read_tensors(path)
-        if metadata.get("dubio") != "predictions":
-            return predictions_from_arrays(tensors, **options)
-        return _from_tensors(path, tensors, metadata, values, labels, target, roles)
+        return _read(path, suffix, values, labels, target, tolerance, in_domain, roles)
     except (BadFile, MissingExtra):
         raise
     except UserError as refusal:
         raise UserError(f"{str(path)!r}: {refusal}") from refusal
+
+
+def _read(
+    path: Path,
+    suffix: str,
+    values: Values | None,
+    labels: Any,
+    target: Target | None,
+    tolerance: float,
+    in_domain: str | None,
+    roles: Roles,
+) -> Predictions:
+    """Read predictions in the format that an ending names."""
+    options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance,
+                    "roles": roles}  # fmt: skip
+    if suffix in ENDINGS:
+        table = read_table(path, numeric_columns(values, roles))
+        predictions = predictions_from_table(table, **options, in_domain=in_domain)
+        facts = parquet_facts(path) if suffix == ".parquet" else {}
+        return predictions.with_checked(system=facts.get(SYSTEM_KEY))
+    if in_domain is not None:
+        raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
+    if suffix != ".safetensors":
+        arrays = {"array": read_npy(path)} if suffix == ".npy" else _read_arrays(path, roles)
+        stated = arrays.pop(SYSTEM_KEY, np.array(""))
+        if stated.dtype.kind != "U":
+            raise UserError(f"array {SYSTEM_KEY!r} must be a text; given {stated.dtype}.")
+        return predictions_from_arrays(arrays, **options).with_checked(system=str(stated) or None)
+    tensors, metadata = read_tensors(path)
+    if metadata.get("dubio") != "predictions":
+        return predictions_from_arrays(tensors, **options)
+    return _from_tensors(path, tensors, metadata, values, labels, target, roles)
 
 
 def _read_arrays(path: Path, roles: Roles) -> dict[str, NDArray[Any]]:
