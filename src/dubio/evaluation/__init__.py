@@ -285,24 +285,13 @@ def evaluate_predictions(
         raise UserError(f"seed must be at least 0; given {seed}.")
     if isinstance(metrics, str):
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
-    names = (*(STANDARD if metrics is None else metrics), *further_metrics)
-    named = (metric_named(item) if isinstance(item, str) else item for item in names)
-    requested = tuple({metric.name: metric for metric in named}.values())
-    floored = with_floor(predictions, floor)
+    requested = _distinct((*(STANDARD if metrics is None else metrics), *further_metrics))
     in_domain, several = in_domain_rows(predictions), predictions.target == "multilabel"
-    scores: dict[str, Score] = {}
-    reasons: dict[str, str] = {}
-    parts: dict[bool | None, list[Metric]] = {False: [], None: [], True: []}
-    for metric in requested:
-        parts[None if is_floored(metric, floor) else "ood" in metric.needs].append(metric)
-    for rows, chosen in zip((in_domain, in_domain_rows(floored), predictions), parts.values(), strict=True):
-        own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
-        scores |= own_scores
-        reasons |= own_reasons
+    scores, reasons = _scores(predictions, in_domain, requested, floor, replicates, level, seed)
     raised = tuple(metric.name for metric in requested if metric.name in scores and is_floored(metric, floor))
     infinite = any(math.isinf(score.value) for name, score in scores.items() if name not in raised)
     return Evaluation(
-        scores={metric.name: scores[metric.name] for metric in requested if metric.name in scores},
+        scores=scores,
         reasons=reasons,
         rows=len(in_domain),
         ood_rows=int(predictions.ood.sum()),
@@ -340,9 +329,44 @@ def evaluate_predictions(
     )
 
 
+def _distinct(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
+    """Return metrics, each name once."""
+    named = (metric_named(item) if isinstance(item, str) else item for item in metrics)
+    return tuple({metric.name: metric for metric in named}.values())
+
+
+def _scores(
+    predictions: Predictions,
+    in_domain: Predictions,
+    metrics: Sequence[Metric],
+    floor: float | None,
+    replicates: int,
+    level: float,
+    seed: int,
+) -> tuple[dict[str, Score], dict[str, str]]:
+    """Return the scores in the order of the metrics, and why others do not apply.
+
+    Detection is scored on all rows, what the floor changes on in-domain rows with raised probabilities, all else on
+    in-domain rows.
+    """
+    floored = [metric for metric in metrics if is_floored(metric, floor)]
+    unfloored = [metric for metric in metrics if not is_floored(metric, floor)]
+    detection = [metric for metric in unfloored if "ood" in metric.needs]
+    others = [metric for metric in unfloored if "ood" not in metric.needs]
+    raised = in_domain_rows(with_floor(predictions, floor))
+    scores: dict[str, Score] = {}
+    reasons: dict[str, str] = {}
+    for rows, chosen in ((in_domain, others), (raised, floored), (predictions, detection)):
+        own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
+        scores |= own_scores
+        reasons |= own_reasons
+    return {metric.name: scores[metric.name] for metric in metrics if metric.name in scores}, reasons
+
+
 def _score_rows(
     predictions: Predictions, metrics: list[Metric], replicates: int, level: float, seed: int
 ) -> tuple[dict[str, Score], dict[str, str]]:
+    """Return the scores of some rows with their intervals, and why other metrics do not apply."""
     values = score_each(predictions, metrics)
     chosen = {name: guarded(values.metrics[name]) for name in values.values}
     nan = float("nan")
