@@ -1,4 +1,4 @@
-"""A training that is cut off and goes on, whether two fits are the same to the bit, and one prediction of a fit."""
+"""Small tasks, a training that is cut off and goes on, whether two fits have the same bits, one prediction of a fit."""
 
 from __future__ import annotations
 
@@ -49,6 +49,17 @@ class Kept:
         if self.left == 0:
             raise KeyboardInterrupt
         return files
+
+
+def blobs(target="multiclass", rows=160, apart=3.0):
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, size=rows)
+    inputs = (np.eye(3)[labels] * apart + generator.normal(size=(rows, 3))).astype(np.float32)
+    if target == "multilabel":
+        labels = (inputs > 1).astype(np.int64)
+    cuts = {"train": slice(0, 80), "val": slice(80, 120), "id": slice(120, rows)}
+    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
+    return Task("blobs", "table", target, ("a", "b", "c"), splits, SourceCard("made here", "1", "none", "none"))
 
 
 def images(rows=60, seed=0):

@@ -9,7 +9,6 @@ import pytest
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
-from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.posterior import Mixture
@@ -21,21 +20,10 @@ from dubio.testing import assert_ok, check_method
 from dubio.testing.tasks import SMALL_NETWORKS, small_task
 from dubio.training.laplace.collector import Laplace
 from dubio.training.objectives import Objective
-from tests.methods.helpers import predict
+from tests.methods.helpers import blobs, predict
 
 SMALL = {"epochs": 4, "batch": 16, "lr": 0.01, "samples": 3}
 STRUCTURES = ("kron", "diag", "last-full", "last-kron", "last-diag")
-
-
-def blobs(target="multiclass", rows=160, apart=3.0):
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 3, size=rows)
-    inputs = (np.eye(3)[labels] * apart + generator.normal(size=(rows, 3))).astype(np.float32)
-    if target == "multilabel":
-        labels = (inputs > 1).astype(np.int64)
-    cuts = {"train": slice(0, 80), "val": slice(80, 120), "id": slice(120, rows)}
-    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
-    return Task("blobs", "table", target, ("a", "b", "c"), splits, SourceCard("made here", "1", "none", "none"))
 
 
 def spec_of(recipe, task, start_id=None, network=("mlp", {"hidden": [8, 8]}), seed=0):

@@ -19,8 +19,8 @@ from dubio.methods.prediction import own_scores, sample_scores
 from dubio.networks.spectral import SpectralNorm
 from dubio.testing import assert_ok, check_method
 from dubio.testing.tasks import SMALL_NETWORKS, small_task
-from tests.methods.helpers import predict
-from tests.methods.test_laplace import blobs, both, predicted, spec_of
+from tests.methods.helpers import blobs, predict
+from tests.methods.test_laplace import both, predicted, spec_of
 
 SMALL = {"epochs": 3, "batch": 16, "lr": 0.01}
 MLP = NetworkSpec("mlp", {"hidden": [8, 8]})

@@ -7,7 +7,6 @@ import torch
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
-from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.samples import WeightSamples
 from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
@@ -18,21 +17,10 @@ from dubio.training.collectors import KeepAll
 from dubio.training.objectives import Objective
 from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGLD
-from tests.methods.helpers import Kept, equal, predict
+from tests.methods.helpers import Kept, blobs, equal, predict
 
 NAMES = ("csgld", "csghmc", "csgld-ensemble", "csghmc-ensemble")
 SMALL = {"epochs": 8, "batch": 16, "cycles": 2, "sampling_epochs": 2, "samples_per_cycle": 2}
-
-
-def blobs(target="multiclass", rows=160):
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 3, size=rows)
-    inputs = (np.eye(3)[labels] * 3 + generator.normal(size=(rows, 3))).astype(np.float32)
-    if target == "multilabel":
-        labels = (inputs > 1).astype(np.int64)
-    cuts = {"train": slice(0, 80), "val": slice(80, 120), "id": slice(120, rows)}
-    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
-    return Task("blobs", "table", target, ("a", "b", "c"), splits, SourceCard("made here", "1", "none", "none"))
 
 
 def spec_of(recipe, task, seed=0, member=0):

@@ -9,7 +9,6 @@ import torch
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
-from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import Affine, ShiftFlip, Views
 from dubio.inference.batches import collate
@@ -23,21 +22,10 @@ from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.testing.tasks import small_task
 from dubio.training.optimisers import SGD, Adam, AdamW, MeanAndScale
-from tests.methods.helpers import Kept, equal, predict
+from tests.methods.helpers import Kept, blobs, equal, predict
 
 SMALL = {"epochs": 6, "batch": 16, "lr": 0.01, "samples": 3}
 STARTED = {**SMALL, "optimiser": "sgd", "start_epochs": 4, "start_lr": 0.01, "schedule": "cosine"}
-
-
-def blobs(target="multiclass", rows=160):
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 3, size=rows)
-    inputs = (np.eye(3)[labels] * 3 + generator.normal(size=(rows, 3))).astype(np.float32)
-    if target == "multilabel":
-        labels = (inputs > 1).astype(np.int64)
-    cuts = {"train": slice(0, 80), "val": slice(80, 120), "id": slice(120, rows)}
-    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
-    return Task("blobs", "table", target, ("a", "b", "c"), splits, SourceCard("made here", "1", "none", "none"))
 
 
 def spec_of(recipe, task, seed=0, member=0, start_id=None, network=("mlp", {"hidden": [8, 8]})):
