@@ -51,3 +51,15 @@ def score(predictions, metrics=None):
     if metrics is not None and scores.reasons:
         raise UserError(next(iter(scores.reasons.values())))
     return scores.values
+
+
+def plain_tace(probs, labels, threshold, bins):
+    """TACE by a plain loop over classes and bins of equal mass."""
+    total, (rows, classes) = 0.0, probs.shape
+    for k in range(classes):
+        above = sorted((p, float(y == k)) for p, y in zip(probs[:, k], labels, strict=True) if p > threshold)
+        used = min(bins, len(above))
+        for b in range(used):
+            within = above[b * len(above) // used : (b + 1) * len(above) // used]
+            total += abs(sum(hit - p for p, hit in within))
+    return total / (rows * classes)

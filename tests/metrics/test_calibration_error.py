@@ -24,7 +24,7 @@ from dubio.metrics.calibration_error import (
     width_bins,
 )
 from dubio.metrics.metric import all_metrics
-from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
+from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, plain_tace, seeds
 
 
 @pytest.mark.parametrize("bins", [1, 10, 15, 100])
@@ -108,18 +108,6 @@ def test_tace_equals_the_published_weights_and_is_defined_for_few_survivors():
     assert tace(predictions, threshold=0.0) == pytest.approx(ace(predictions))
     assert tace(of_probs([[1.0, 0.0]], [0]), threshold=0.5) == 0.0
     assert tace(of_probs([[0.9, 0.1]], [0]), threshold=0.95) == 0.0
-
-
-def plain_tace(probs, labels, threshold, bins):
-    """TACE by a plain loop over classes and bins of equal mass."""
-    total, (rows, classes) = 0.0, probs.shape
-    for k in range(classes):
-        above = sorted((p, float(y == k)) for p, y in zip(probs[:, k], labels, strict=True) if p > threshold)
-        used = min(bins, len(above))
-        for b in range(used):
-            within = above[b * len(above) // used : (b + 1) * len(above) // used]
-            total += abs(sum(hit - p for p, hit in within))
-    return total / (rows * classes)
 
 
 @pytest.mark.parametrize("seed", range(8))

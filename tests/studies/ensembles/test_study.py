@@ -20,6 +20,7 @@ from dubio.reporting.sections.shift import many_corruptions, severity_series
 from dubio.reporting.style import styles_of
 from dubio.statistics.sample_curves import latest_first, sample_scores
 from dubio.studies.ensembles.study import TACE_SETTINGS, Study, has_study, tace_by_setting
+from tests.metrics.helpers import plain_tace
 from tests.reporting.stored_runs import FakeStore
 from tests.studies.ensembles.helpers import NETWORKS, SAMPLES, make_study, study_section
 
@@ -93,18 +94,6 @@ def test_a_method_of_one_sample_has_its_value_in_every_row_and_others_up_to_thei
     assert single.at("error", 5) == single.at("error", 1)
     assert sampled.at("error", 10) is None
     assert study.compared_samples == 5
-
-
-def plain_tace(probs: np.ndarray, labels: np.ndarray, threshold: float, bins: int) -> float:
-    """A plain loop over classes and bins of equal mass."""
-    total, (rows, classes) = 0.0, probs.shape
-    for k in range(classes):
-        above = sorted((p, float(y == k)) for p, y in zip(probs[:, k], labels, strict=True) if p > threshold)
-        used = min(bins, len(above))
-        for b in range(used):
-            within = above[b * len(above) // used : (b + 1) * len(above) // used]
-            total += abs(sum(hit - p for p, hit in within))
-    return total / (rows * classes)
 
 
 @settings(max_examples=10, deadline=None)
