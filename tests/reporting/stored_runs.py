@@ -190,17 +190,7 @@ def _add_runs(
 def _add_single(
     store: FakeStore, task: dict[str, Any], fit: str, pred: str, seed: int, samples: int, strength: float
 ) -> None:
-    for split in _tested(task):
-        store.predictions[pred, split["name"]] = predictions(
-            task["name"],
-            split["name"],
-            split["kind"],
-            split["examples"],
-            len(task["classes"]),
-            draw=(fit,),
-            samples=samples,
-            strength=strength,
-        )
+    _add_predictions(store, task, fit, pred, samples, strength)
     jitter = int(fit[:4], 16) / 65535
     store.records[fit] = {
         "seconds": 4.0 + jitter,
@@ -216,6 +206,22 @@ def _add_single(
         "bytes": 9_000,
         "environment": {"dubio": "0.1", "torch": "2.6", "python": "3.11"},
     }
+
+
+def _add_predictions(
+    store: FakeStore, task: dict[str, Any], fit: str, pred: str, samples: int, strength: float
+) -> None:
+    for split in _tested(task):
+        store.predictions[pred, split["name"]] = predictions(
+            task["name"],
+            split["name"],
+            split["kind"],
+            split["examples"],
+            len(task["classes"]),
+            draw=(fit,),
+            samples=samples,
+            strength=strength,
+        )
 
 
 def _run(
@@ -299,32 +305,11 @@ def _add_run(
 ) -> None:
     fit = identifier("fit", task["name"], method, network, member)
     pred = identifier("pred", fit)
-    for split in (split for split in task["splits"] if split["kind"] in ("id", "shift", "ood")):
-        store.predictions[pred, split["name"]] = predictions(
-            task["name"],
-            split["name"],
-            split["kind"],
-            split["examples"],
-            len(task["classes"]),
-            draw=(fit,),
-            samples=0,
-            strength=strength,
-        )
+    _add_predictions(store, task, fit, pred, 0, strength)
     store.records[fit] = {"seconds": 1.0, "parameters": 10, "epochs": 5, "best_epoch": 3, "bytes": 10}
     store.records[pred] = {"seconds": 0.1, "examples": 470, "bytes": 10}
     store.specs[fit] = {"recipe": recipe}
-    manifest["runs"].append(
-        {
-            "id": pred,
-            "task": task["name"],
-            "network": network,
-            "method": method,
-            "seed": 0,
-            "member": member,
-            "fits": [fit],
-            "spec": {"schema": 1, "kind": "prediction", "fit": fit},
-        }
-    )
+    manifest["runs"].append(_run(pred, {**task, "network": network}, method, 0, member, [fit]))
 
 
 def task_of(run: RunView, key: str) -> TaskView:
