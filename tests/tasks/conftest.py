@@ -35,6 +35,13 @@ def no_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def alone(no_other_data: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other data, and no network: whoever tries to fetch something fails at once."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+
+@pytest.fixture
 def eyes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Saves made-up eyes; the cache is a folder of this test alone."""
     image = pytest.importorskip("PIL.Image")

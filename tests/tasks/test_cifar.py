@@ -24,12 +24,7 @@ PLACES = [Path(os.environ.get("DUBIO_DATA", "")), Path(__file__).resolve().paren
 REAL = next((place for place in PLACES if (place / "cifar10_10k_5k.npz").is_file()), None)
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("DUBIO_DATA", raising=False)
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # whoever tries to fetch something fails at once
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def test_numbers_of_images_and_classes_in_balance(tmp_path: Path) -> None:

@@ -26,13 +26,7 @@ from dubio.tasks.images.formats import read_idx, read_pickle
 from dubio.tasks.sources.locate import DataMissing
 from tests.tasks.helpers import flat, made, npz, python_files, same, ten
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("DUBIO_DATA", raising=False)
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # whoever tries to fetch something fails at once
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def test_python_binary_and_arrays_hold_the_same(tmp_path: Path) -> None:
