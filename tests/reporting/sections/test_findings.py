@@ -261,7 +261,8 @@ def test_a_baseline_is_said_to_lead_and_not_to_beat_what_is_not_worse() -> None:
     view = run_with([task], {("a", "test", RANKED_BY): {"linear": (0.50, 0.55), "deterministic": (0.52, 0.56)}})
     marked = tuple(replace(m, facts={"role": "baseline"} if m.name == "linear" else {}) for m in view.manifest.methods)
     sentence = baseline_ahead(replace(view, manifest=replace(view.manifest, methods=marked)), task)
-    assert sentence == "linear, a plain baseline, has the lowest mean on a; no network is significantly better."
+    start = "linear, a plain baseline, has the lowest calibrated NLL on a"
+    assert sentence == f"{start}; no network is significantly better."
 
 
 def test_an_area_below_chance_is_not_announced_as_the_highest() -> None:

@@ -104,9 +104,9 @@ def baseline_ahead(run: RunView, task: TaskView) -> str:
     if beaten == len(others):
         return f"{who} beats every network on {task.key}."
     if any(verdicts[name].place == "unjudged" for name in others):
-        return f"{who} has the lowest mean on {task.key}, below every network's."
+        return f"{who} has the lowest calibrated NLL on {task.key}, below every network's."
     some = f", and {number(beaten)} of {number(len(others))} are significantly worse" if beaten else ""
-    return f"{who} has the lowest mean on {task.key}; no network is significantly better{some}."
+    return f"{who} has the lowest calibrated NLL on {task.key}; no network is significantly better{some}."
 
 
 def best_method(run: RunView, task: TaskView) -> str:
