@@ -46,7 +46,7 @@ def evaluate(
 ) -> None:
     """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.
 
-    Several systems on the same examples are compared pair by pair: paired t-tests, corrected after Holm.
+    Several systems on the same examples are compared pair by pair: paired t-tests with Holm's correction.
 
     Args:
         systems: Files of predictions, each PATH or NAME=PATH.

@@ -104,7 +104,7 @@ def run(
         resources: With --executor ray: what a job takes, such as cpu=2,gpu=0.5,memory=4GB; one core if omitted.
         checkpoint_seconds: Interval of a training's checkpoints.
         shard: Make only part I of N equal parts, without a report; merge their stores with dubio store merge.
-        dry_run: Print the number of trainings and the expected time; do nothing.
+        dry_run: Print the number of trainings, the expected time and disk space; train nothing.
         as_published: Also report published definitions that are mistaken.
         no_examples: Neither store nor show texts, table rows or small images of test examples.
     """

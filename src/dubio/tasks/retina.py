@@ -128,7 +128,7 @@ def retina(
     data_dir: str | None = None,
     verify: bool = False,
 ) -> Task:
-    """Diabetic retinopathy: is an eye to be referred (grade 2 or more), under a shift of camera, hospital or severity.
+    """Diabetic retinopathy: is an eye to be referred (grade 2 or more), under a shift of quality, severity or site.
 
     Splits: train, val, cal, test; the parts a data set names are used, those it lacks are cut out of its training
     patients. ``bad-quality``, ``severe`` and ``other-sites`` are the photographs that a shift holds out of all of them;
