@@ -363,8 +363,8 @@ def gap_sentence(explained: Sequence[GapShare]) -> str:
     """
     order = (
         "The mistake in scoring, `~index`, is harmless on CLINC: out-of-scope requests come last, so that the index "
-        "takes in-domain rows alone for in-domain ones. The published values were not found in T's text, which shows "
-        "them in figures; they are those given for T's released results."
+        "takes in-domain rows alone for in-domain ones. The published values are not stated in T's text, which shows "
+        "them in figures; they are those given with T's released results."
     )
     if not explained:
         return f"{order} The share of the mistakes in reading and batching texts was not measured."

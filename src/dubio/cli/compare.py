@@ -49,7 +49,7 @@ def compare(
         value_col: Column of the value.
         seed_col: Column of the seed, if any; rows are averaged over it.
         block_col: Column that is the same for data sets that share their trained networks, such as the source of a
-            transfer: only blocks of them are independent measurements.
+            transfer: only these blocks are independent measurements.
         diagram: Draw the critical-difference diagram here: .svg, .png or .pdf.
     """
     from dubio.reporting.method_ranks import rank_methods

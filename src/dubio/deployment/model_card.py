@@ -86,7 +86,7 @@ def _limits(model: Model, source: ModelSource) -> Iterator[str]:
     yield from ("", "## Limits", "")
     yield "- Scores and guarantees are about rows like those of the run's data."
     if model.training is None:
-        yield "- The run's data were not at hand at export: rows that look unlike them cannot be noticed."
+        yield "- The run's data were not available at export: rows that look unlike them go unnoticed."
     for caution in source.cautions:
         yield f"- {caution}"
     yield f"- {SEALED}"

@@ -59,7 +59,7 @@ CAPTION = (
 )
 
 BEFOREHAND = (
-    " For one system, named without a look at these rows, fit it alone (dubio refer fit cal.npz --targets default): "
+    " For one system, chosen without looking at these rows, fit it alone (dubio refer fit cal.npz --targets default): "
     "its stops then share the confidence among themselves."
 )
 """That a system named beforehand need not share its confidence with others."""

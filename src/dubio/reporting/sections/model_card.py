@@ -60,7 +60,7 @@ def intended_use(task: TaskView) -> str:
     inputs = {"table": "rows of a table", "text": "texts", "image": "images"}.get(task.inputs, f"{task.inputs} inputs")
     return (
         f"Assign {several} {number(count)} classes ({', '.join(names)}) to {inputs} like those of the in-domain "
-        "test set, and refer to a person what is too uncertain. For whom and for which decisions is not stated."
+        "test set, and refer what is too uncertain to a person. It is not stated for whom, or for which decisions."
     )
 
 
@@ -93,7 +93,7 @@ def caveats(run: RunView, task: TaskView) -> Iterator[str]:
     if not task.of_kind("cal"):
         yield "This task has no calibration split: no referral threshold has a guarantee."
     if not any(task.columns.values()):
-        yield "Nothing is known of the examples but their labels: errors may be more frequent in subgroups."
+        yield "Nothing is known about the examples except their labels: errors may be more frequent in subgroups."
     for shown in task.test_sets:
         cells = run.scores.row(task, shown.splits, detection_name("ood_auroc", HEADLINE)).values()
         best = max((cell.mean for cell in cells if cell.n), default=1.0)
