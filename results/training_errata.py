@@ -17,8 +17,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray
 from dubio.core.weights import Weights
 from dubio.metrics.metric import metric_named
-from dubio.statistics.bootstrap import Statistic, metric_statistic, replicate, units_of
-from dubio.statistics.paired import units_of_smaller_side
+from dubio.statistics.bootstrap import Statistic, deciding_units, metric_statistic, replicate, units_of
 from dubio.statistics.trainings import VarianceTerm
 from dubio.statistics.verdicts import (
     PairTest,
@@ -212,9 +211,7 @@ def sample_of(name: str, sides: Mapping[str, list[Predictions]]) -> Sample:
     draws = replicate(forms, units_of(everything), replicates=REPLICATES, seed=0)
     means = {side: np.mean([draws[side, i] for i in range(len(own))], axis=0) for side, own in sides.items()}
     smaller = min((own[0] for own in sides.values()), key=len)
-    if "ood" in metric.needs:
-        return Replicates(means, units_of_smaller_side(smaller.ood, smaller.group))
-    return Replicates(means, units_of(smaller).count)
+    return Replicates(means, deciding_units(metric, smaller))
 
 
 def rows_within(part: Predictions, everything: Predictions) -> IntArray:
