@@ -256,5 +256,8 @@ def _calibrated(stored: Stored, seeds: Sequence[int]) -> list[float]:
 
 
 def _with_interval(value: float, draws: FloatArray) -> tuple[float, float, float]:
+    """Return a value with the percentiles of its draws; where all are equal these are known, though no interval is."""
+    if len(draws) and np.ptp(draws) == 0.0:
+        return value, float(draws[0]), float(draws[0])
     interval = percentile_interval(value, draws)
     return value, interval.low, interval.high
