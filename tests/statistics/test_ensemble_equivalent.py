@@ -11,6 +11,7 @@ from dubio.calibration.cross_validation import cross_validate
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.scoring import accuracy
+from dubio.reporting.ensemble_curves import EnsembleCurves
 from dubio.statistics.ensemble_equivalent import (
     SCORES,
     Equivalent,
@@ -153,3 +154,17 @@ def test_refusals():
         average_equivalent([])
     with pytest.raises(UserError, match="unlabelled"):
         growth_curve(Predictions(np.zeros((2, 3, 2), dtype=np.float32), np.full(3, -1)))
+
+
+def test_bounds_over_orders_are_no_confidence_interval():
+    """Three networks are equivalent to three, and bounds over orders of five others rarely hold that."""
+    held, draws = 0, 18
+    for seed in range(draws):
+        rows = ensemble(members=8, rows=200, seed=seed)
+        others = growth_curve(rows.take_samples(np.arange(8) < 5), orders=5, seed=seed, repeats=1)
+        own = growth_curve(rows.take_samples(np.arange(8) >= 5), orders=1, seed=seed, repeats=1).mean["nll"][-1]
+        bounds = equivalent_range(others, "nll", own)
+        held += bounds.lower.size <= 3 <= bounds.upper.size
+    assert held < 0.7 * draws
+    curves = EnsembleCurves("", others, {})
+    assert "The bounds are no confidence interval: other networks, another training" in curves.reading
