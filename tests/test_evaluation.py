@@ -244,3 +244,14 @@ def test_one_unit_gives_no_interval_and_names_the_metrics_that_need_two():
     assert "No intervals: they need at least two groups." in str(result)
     assert "In brackets" not in str(result)
     assert result.reasons["calibrated_nll"].startswith("calibrated_nll does not apply: ")
+
+
+def test_labels_may_be_a_file_beside_arrays(tmp_path):
+    p, labels = probs(0)
+    ids = np.array([f"r{row}" for row in range(len(labels))])
+    order = np.random.default_rng(1).permutation(len(labels))
+    rows = [f"{ids[row]},{labels[row]}" for row in order]
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *rows]), encoding="utf-8")
+    for file in (tmp_path / "labels.csv", str(tmp_path / "labels.csv")):
+        scored = evaluate({"probs": p, "ids": ids}, file, metrics=["accuracy"], replicates=0)
+        assert scored["accuracy"] == pytest.approx((p.argmax(1) == labels).mean())

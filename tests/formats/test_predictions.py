@@ -325,3 +325,11 @@ def test_a_label_that_is_no_class_is_refused_with_the_classes(tmp_path):
     path = write_rows(tmp_path / "p.csv", "label,cat,dog", [("bird", 1, 0), ("dog", 1, 0)])
     with pytest.raises(UserError, match=r"row 2, column 'label' is 'bird', which is not a class\. Classes: cat, dog"):
         read_predictions(path, values="probs")
+
+
+def test_a_label_of_a_file_that_is_no_class_is_named_by_the_id_of_its_row(tmp_path):
+    """The row of the predictions is not that of the file, which has an order of its own."""
+    np.savez(tmp_path / "p.npz", probs=np.full((2, 2), 0.5), ids=np.array(["a", "b"]), classes=np.array(["cat", "dog"]))
+    sheet = write_rows(tmp_path / "y.csv", "id,label", [("b", "dgo"), ("a", "cat")])
+    with pytest.raises(UserError, match=r"labels: that of id 'b' is 'dgo', which is not a class; nearest: 'dog'"):
+        read_predictions(tmp_path / "p.npz", labels=sheet)

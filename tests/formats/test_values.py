@@ -186,3 +186,10 @@ def test_what_the_numbers_are_is_said_never_guessed():
         predictions_from_arrays({"a": p, "b": p}, values="probs")
     with pytest.raises(UserError, match="Did you mean 'probs'"):
         predictions_from_arrays({"x": p}, values="prob")
+
+
+@pytest.mark.parametrize("tolerance", [float("nan"), -1.0, 1.0, float("inf")])
+def test_a_tolerance_that_cannot_be_is_refused_itself(tolerance):
+    """Not the rows, which sum to one."""
+    with pytest.raises(UserError, match=r"tolerance \(--tolerance\) must be at least 0 and below 1"):
+        predictions_from_arrays({"probs": np.full((3, 2), 0.5), "labels": [0, 1, 0]}, tolerance=tolerance)

@@ -16,7 +16,7 @@ from dubio.core.predictions import Predictions, join
 from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.formats.arrays import predictions_from_arrays, with_roles
 from dubio.formats.columns import Roles
-from dubio.formats.predictions import read_predictions
+from dubio.formats.predictions import read_labels, read_predictions
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.scoring import nll
 
@@ -42,6 +42,7 @@ def as_predictions(
     if isinstance(source, str | Path):
         return read_predictions(source, values=values, labels=labels, target=target, tolerance=tolerance, **vars(roles))
     arrays = dict(source) if isinstance(source, Mapping) else {"predictions": source}
+    labels = read_labels(labels, roles.ids) if isinstance(labels, str | Path) else labels
     return predictions_from_arrays(
         {**arrays, **own}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance, roles=roles
     )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.column_roles import is_misspelt
-from dubio.core.errors import UserError, nearest, one_of, plural
+from dubio.core.errors import UserError, listing, nearest, one_of, plural
 from dubio.core.npz import row_that_is_no_text
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
@@ -154,7 +154,7 @@ def with_logits(
     notes = roles.notes_on(_per_row(arrays, rows), grouped=arrays.get("group") is not None, declared=declared)
     return Predictions(
         logits,
-        as_labels(labels, rows, classes, target, names),
+        as_labels(labels, rows, classes, target, names, ids),
         target,
         optional("ood", as_flags, rows),
         optional("member", _integers),
@@ -271,7 +271,14 @@ def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Valu
     return values, others[0]
 
 
-def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Sequence[str] | None) -> IntArray:
+def as_labels(
+    labels: Any,
+    rows: int,
+    classes: int,
+    target: Target,
+    names: Sequence[str] | None,
+    ids: StrArray | None = None,
+) -> IntArray:
     """Return class indices ``[N]`` (−1: unlabelled), or multi-hot ``[N, K]``.
 
     Args:
@@ -280,6 +287,7 @@ def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Seque
         classes: The number of classes.
         target: The kind of prediction.
         names: The names of the classes, where labels are names.
+        ids: The ids of the rows, for messages.
     """
     if labels is None:
         if target == "multilabel":
@@ -292,10 +300,10 @@ def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Seque
         beside = f"beside {rows} predictions of {classes} classes"
         raise UserError(f"labels must have shape {shape} {beside}; given {array.shape}.{hint}")
     named = array.dtype.kind in "US" and target != "multilabel"
-    return _named_labels(as_texts(array, "labels"), names) if named else _integers(array, "labels")
+    return _named_labels(as_texts(array, "labels"), names, ids) if named else _integers(array, "labels")
 
 
-def _named_labels(labels: StrArray, names: Sequence[str] | None) -> IntArray:
+def _named_labels(labels: StrArray, names: Sequence[str] | None, ids: StrArray | None) -> IntArray:
     """Return the indices of labels written as text: names of classes, or whole numbers where those have none."""
     if names is None:
         try:
@@ -306,7 +314,9 @@ def _named_labels(labels: StrArray, names: Sequence[str] | None) -> IntArray:
     index = {name: number for number, name in enumerate(names)} | {"": UNLABELLED}
     for row, label in enumerate(labels.tolist()):
         if label not in index:
-            raise UserError(f"labels: row {row} is {label!r}, which is not a class{nearest_hint(label, names)}.")
+            where = f"row {row}" if ids is None else f"that of id {str(ids[row])!r}"
+            raise UserError(f"labels: {where} is {label!r}, which is not a class{nearest_hint(label, names)}. "
+                            f"Classes: {listing(names)}.")  # fmt: skip
     return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
 
 

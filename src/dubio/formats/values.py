@@ -53,6 +53,8 @@ def as_logits(
     Raises:
         UserError: For another shape or type, or values that contradict ``values``.
     """
+    if not 0 <= tolerance < 1:
+        raise UserError(f"tolerance (--tolerance) must be at least 0 and below 1; given {tolerance:g}.")
     one_of("values", values, VALUES)
     label = name or values
     errors = _BlockErrors(label, 0, row_name)
