@@ -74,7 +74,8 @@ def how_to_read(run: RunView) -> str:
             f"{QUESTIONS['systems']} Two systems are significantly different if a paired t-test over test examples "
             "(groups, where there are any) at 5 %, corrected over all pairs (Holm), says so; for metrics without "
             "values per example, over bootstrap replicates. “Not significantly different” does not mean equal: these "
-            "data do not decide. In brackets: 95 % bootstrap intervals over the same units."
+            "data do not decide. In brackets: 95 % intervals over the same units, exact for accuracy and bootstrapped "
+            "for other scores."
         )
     seeds = len(run.manifest.seeds)
     repeated = f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
