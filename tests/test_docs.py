@@ -127,6 +127,18 @@ def test_a_file_written_from_scikit_learn_is_read(tmp_path: Path, monkeypatch: p
     assert result.predictions.classes == ("apple", "fig", "pear")
 
 
+def test_answers_with_a_stated_confidence_are_scored_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers, labels = ["fig", "pear", "fig", "plum"], ["fig", "pear", "pear", "fig"]
+    exec(
+        written_by("Answers without probabilities"),
+        {"answers": answers, "labels": labels, "confidence": [0.9, 0.8, 0.6, 0.7]},
+    )
+    result = evaluate(tmp_path / "mine.npz", metrics=["accuracy", 'aurc(quantity="stated")'], replicates=0)
+    assert result["accuracy"] == 0.5
+    assert result['aurc(quantity="stated")'] == pytest.approx((0 / 1 + 0 / 2 + 1 / 3 + 2 / 4) / 4)
+
+
 @pytest.mark.parametrize("framework", ["PyTorch", "scikit-learn", "Keras", "JAX", "Hugging Face"])
 def test_code_that_writes_a_file_is_python_of_at_most_ten_lines(framework: str) -> None:
     code = written_by(framework)
