@@ -77,8 +77,8 @@ STUDIES = (
         "prediction alone, so that their rows compare the same trainings and have narrower intervals. Words of one "
         "character (*i*, *a*, *5*) and punctuation are dropped, and so are requests of fewer than five words of two or "
         "more characters, from all splits: without them there are 3,931 requests and 938 out of scope to test on, "
-        "instead of 4,500 and 1,000. Fixed batches have a section of their own. Not repeated: the last, incomplete "
-        "batch of a set is dropped.",
+        "instead of 4,500 and 1,000. Fixed batches have a section of their own. T's code also drops the last, "
+        "incomplete batch of a set, which is not repeated here.",
     ),
     Study(
         "Batching texts (T), CLINC", "clinc",
