@@ -1,9 +1,9 @@
 """What mistakes in scoring did: published and correct definitions on the same stored predictions.
 
 A mistake changes the value of every method, and their order. Both get intervals from resampled test rows: each
-replicate replaces every in-domain row by a random in-domain row and every OOD row by a random OOD row, in its position,
-because the mistaken detection scores depend on the order of rows; where rows come in groups (patients), whole groups
-are drawn.
+replicate draws as many in-domain rows and as many OOD rows as there are, and keeps them in the order of the test set,
+on which the mistaken detection scores depend: rows may come class by class. Where rows come in groups (patients), whole
+groups are drawn.
 """
 
 from __future__ import annotations
@@ -154,9 +154,10 @@ def _effect(
 ) -> Effect | None:
     """Return the effect of a mistake on the predictions that are read of each method."""
     columns: dict[str, tuple[FloatArray, FloatArray]] = {}
+    kept_order = ["in order"] if mistake.detection else []  # of scores that depend on it
     for method, stored in first.items():
         metrics = [[name, metric_named(name).version] for name in (mistake.published, mistake.correct)]
-        values = stored.cached([metrics, REPLICATES, *purpose], partial(_values, stored, mistake, read))
+        values = stored.cached([metrics, REPLICATES, *kept_order, *purpose], partial(_values, stored, mistake, read))
         if len(values):
             columns[method] = values[0], values[1]
     if not columns:
@@ -194,7 +195,7 @@ def resampled_values(
 
 
 def resampled_rows(predictions: Predictions, generator: np.random.Generator) -> IntArray:
-    """Return rows drawn with replacement: in position within their side, or as whole groups."""
+    """Return rows drawn with replacement, of either side in their order, or as whole groups."""
     if predictions.group is not None:
         names, index = np.unique(predictions.group, return_inverse=True)
         members = [np.flatnonzero(index == unit) for unit in range(len(names))]
@@ -202,7 +203,7 @@ def resampled_rows(predictions: Predictions, generator: np.random.Generator) -> 
     rows = np.empty(len(predictions), dtype=np.int64)
     for side in (predictions.ood, ~predictions.ood):
         own = np.flatnonzero(side)
-        rows[own] = generator.choice(own, len(own)) if len(own) else own
+        rows[own] = np.sort(generator.choice(own, len(own))) if len(own) else own
     return rows
 
 

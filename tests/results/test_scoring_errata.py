@@ -95,6 +95,16 @@ def test_resampled_rows_stay_on_their_side_or_keep_groups_together():
     assert (counts % 3 == 0).all()
 
 
+def test_replicates_of_rows_in_order_scatter_around_the_test_set():
+    """`~index` takes the first rows: mixed replicates of rows that come class by class did not hold its value."""
+    p = predictions(rows=600, ood=200)
+    order = np.r_[np.argsort(doubts(p)[:400]), np.arange(400, 600)]  # the surest in-domain rows come first
+    published, _ = resampled_values(p.take(order), MISTAKES[0], replicates=100)
+    low, high = np.quantile(published[1:], [0.025, 0.975])
+    assert low < published[0] < high
+    assert np.median(published[1:]) == pytest.approx(published[0], abs=0.02)
+
+
 def test_an_effect_has_the_mean_change_the_agreement_of_orders_and_both_leaders():
     correct = np.array([[0.9, 0.8, 0.7]] * 5)
     published = np.array([[0.8, 0.9, 0.7]] * 5)
