@@ -59,7 +59,7 @@ INDEX = Mistake(
 
 MISTAKES = (
     INDEX,
-    Mistake("AUPR as 1 − AP, with in-domain rows by `~index`, as many as OOD ones (T)",
+    Mistake("AUPR as 1 − AP, with an equal number of in-domain rows by `~index` (T)",
             "ood_aupr_as_published", "ood_aupr", NOVEL, detection=True),
     Mistake("likelihood of renormalised rows, several labels (T)", "nll_as_published", "nll", ("reuters-novelty",)),
     Mistake("AURC with a wrong step (P)", "aurc_as_published", "aurc", ("clinc", "cifar10")),
