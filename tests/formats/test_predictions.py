@@ -295,7 +295,8 @@ def test_labels_of_a_file_of_their_own_are_complete_and_what_is_spare_is_named(t
     with pytest.raises(UserError, match=r"long.npz': ids must have shape \(4,\); given \(5,\)"):
         read_predictions(tmp_path / "p.npz", labels=tmp_path / "long.npz")
     other = write_rows(tmp_path / "other.csv", "id,lable", rows)
-    with pytest.raises(BadFile, match=r"no column label\. Did you mean to call 'lable' so\? Its columns: id, lable"):
+    refusal = r"no column label\. Did you mean 'lable'\? Call it 'label'\. Its columns: id, lable"
+    with pytest.raises(BadFile, match=refusal):
         read_predictions(tmp_path / "p.npz", labels=other)
 
 

@@ -371,7 +371,7 @@ def _labels_of_table(path: Path, ids: str | None) -> LabelFile:
     cells = table.columns.get("label")
     if cells is None:
         hint = nearest("label", table.columns)
-        guess = f" Did you mean to call {hint!r} so?" if hint else ""
+        guess = f" Did you mean {hint!r}? Call it 'label'." if hint else ""
         raise BadFile(f"{str(path)!r} has no column label.{guess} Its columns: {listing(table.columns)}.")
     labels = cells if isinstance(cells, np.ndarray) else table.text_array(plain_names(cells))
     column = next((name for name in (ids, "id") if name in table.columns), None)
